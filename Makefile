@@ -1,0 +1,86 @@
+# Everything runs from .venv without activation, and every path is relative: any folder will do.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+
+PYTHON ?= python3
+WORKERS ?= 2
+UV := uv==0.13.7
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+# Holds the folder the install was made in: the editable install knows it by its full path.
+STAMP := $(VENV)/.installed
+
+.PHONY: help
+help: ## Print this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: install
+install: $(STAMP) ## Make .venv from requirements-dev.txt (PYTHON=python3.12 picks the interpreter)
+	@echo "$(VENV) is ready"
+
+.PHONY: test
+test: $(STAMP) ## Run the tests, without the slow ones (ARGS="-k name" is handed to pytest)
+	@$(PY) -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow" $(ARGS)
+
+.PHONY: test-all
+test-all: $(STAMP) ## Run every test
+	@$(PY) -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
+
+.PHONY: lint
+lint: $(STAMP) ## Check style, formatting and types
+	@ok=true; \
+	$(PY) -m ruff check -q . || ok=false; \
+	$(PY) -m ruff format --check . || ok=false; \
+	$(PY) -m mypy || ok=false; \
+	$$ok
+
+.PHONY: format
+format: $(STAMP) ## Format the code and fix what can be fixed
+	@$(PY) -m ruff check -q --fix-only .
+	@$(PY) -m ruff format .
+
+.PHONY: bench
+bench: $(STAMP) ## Run every benchmark, one after the other
+	@for file in $(filter-out bench/_%,$(sort $(wildcard bench/*.py))); do \
+		echo "== $$file"; $(PY) "$$file" || exit 1; \
+	done
+
+.PHONY: demo
+demo: $(STAMP) ## Show the session at work
+	@$(PY) examples/session.py
+
+.PHONY: lock
+lock: $(PY) ## Write both requirements files anew (UPGRADE=1 takes the newest releases allowed)
+	@echo "Locking with $(UV)"
+	@$(PIP) install -qq --only-binary :all: "$(UV)"
+	@for file in requirements requirements-dev; do \
+		case $$file in *-dev) more="--group dev --constraint requirements.txt" ;; *) more= ;; esac; \
+		UV_CUSTOM_COMPILE_COMMAND="make lock" $(PY) -m uv pip compile -q pyproject.toml $$more \
+			--universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
+			--no-emit-find-links $(if $(UPGRADE),--upgrade) --output-file $$file.txt || exit 1; \
+	done
+
+.PHONY: clean
+clean: ## Remove .venv, caches and build products
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	@find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
+
+$(PY):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "headrace needs Python 3.11 or newer and $(PYTHON) is not that: name one, as in 'make install PYTHON=python3.12'." >&2; \
+		exit 1; }
+	@echo "Making $(VENV) with $$($(PYTHON) --version)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); exit 1; }
+
+# A copied or moved checkout would otherwise go on importing the code of the old one.
+ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMP)
+endif
+
+$(STAMP): requirements-dev.txt pyproject.toml | $(PY)
+	@echo "Installing requirements-dev.txt and headrace into $(VENV)"
+	@$(PIP) install -qq --require-hashes --only-binary :all: -r requirements-dev.txt
+	@$(PIP) install -qq --no-deps --no-build-isolation -e .
+	@printf '%s\n' "$(CURDIR)" > $(STAMP)

@@ -1,0 +1,401 @@
+"""The bounded channel of record batches between writers and one reader; no engine in it.
+
+A channel is open until the first of four things ends it, and that one stands:
+
+- ``close``: the writing side is done. What is queued is still read, then the stream ends.
+- ``fail``: the writing side broke. What is queued is still read, then the reader gets the exception.
+- ``cancel``: the reading side left. What is queued is dropped, and writers are told.
+- ``abandon``: a third party tears it down (session closed, table deregistered): writers are told, and the
+  reader gets an error after what is queued.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from dataclasses import dataclass
+from enum import Enum
+
+import pyarrow as pa
+
+from headrace._arrow import batch_size_in_bytes
+from headrace._errors import ClosedError, ConsumerGoneError, HeadraceError, InvalidArgumentError, WriteTimeoutError
+
+
+class ChannelState(Enum):
+    """Where a channel is in its life; everything but OPEN is final."""
+
+    OPEN = "open"
+    CLOSED = "closed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkStatistics:
+    """A moment in the life of a channel.
+
+    Attributes:
+        batches: Batches accepted since the start.
+        rows: Rows in them.
+        bytes: Bytes in them.
+        queued: Batches accepted and not yet taken by the reader.
+        queued_rows: Rows in those.
+        queued_bytes: Bytes in those.
+        capacity: The most batches that may be queued.
+        max_bytes: The most bytes that may be queued, or None for no such bound.
+        seconds_blocked: How long writers have waited for room, added up over all of them.
+        state: ``open``, ``closed``, ``failed`` or ``cancelled``.
+    """
+
+    batches: int
+    rows: int
+    bytes: int
+    queued: int
+    queued_rows: int
+    queued_bytes: int
+    capacity: int
+    max_bytes: int | None
+    seconds_blocked: float
+    state: str
+
+
+class Channel:
+    """A queue of record batches, bounded in batches and, if asked, in bytes.
+
+    Any number of threads and event loops write; one reader takes. A batch larger than ``max_bytes`` is
+    accepted when nothing else is queued, since it could never be otherwise.
+
+    Args:
+        name: What the messages of its errors call it.
+        capacity: The most batches queued.
+        max_bytes: The most bytes queued, or None.
+    """
+
+    def __init__(self, name: str, capacity: int, max_bytes: int | None = None) -> None:
+        self.name = name
+        self.capacity = require_count(capacity, "capacity")
+        self.max_bytes = None if max_bytes is None else require_count(max_bytes, "max_bytes")
+        self._lock = threading.Lock()
+        self._readable = threading.Condition(self._lock)
+        self._writable = threading.Condition(self._lock)
+        self._async_readers: list[_AsyncWaiter] = []
+        self._async_writers: list[_AsyncWaiter] = []
+        self._queue: deque[tuple[pa.RecordBatch, int]] = deque()
+        self._queued_rows = 0
+        self._queued_bytes = 0
+        self._batches = 0
+        self._rows = 0
+        self._bytes = 0
+        self._seconds_blocked = 0.0
+        self._state = ChannelState.OPEN
+        self._failure: BaseException | None = None
+        self._reader_error: HeadraceError | None = None
+        self._writer_reason = ""
+
+    # -- the writing side ---------------------------------------------------------------------------
+
+    def write(self, batch: pa.RecordBatch, timeout: float | None = None) -> None:
+        """Queue a batch, waiting for room.
+
+        Raises:
+            WriteTimeoutError: There was no room for ``timeout`` seconds; the batch is not queued.
+            ClosedError: The channel was closed or failed, before or while waiting.
+            ConsumerGoneError: The reader has left, before or while waiting.
+        """
+        size = batch_size_in_bytes(batch)
+        with self._lock:
+            if self._state is not ChannelState.OPEN:
+                raise self._refusal()
+            if not self._has_room(size):
+                self._wait_for_room(size, timeout)
+            self._put(batch, size)
+
+    def try_write(self, batch: pa.RecordBatch) -> bool:
+        """Queue a batch if there is room now; False if there is none.
+
+        Raises:
+            ClosedError: The channel was closed or failed.
+            ConsumerGoneError: The reader has left.
+        """
+        size = batch_size_in_bytes(batch)
+        with self._lock:
+            if self._state is not ChannelState.OPEN:
+                raise self._refusal()
+            if not self._has_room(size):
+                return False
+            self._put(batch, size)
+            return True
+
+    async def write_async(self, batch: pa.RecordBatch) -> None:
+        """Queue a batch, waiting for room without blocking the event loop; raises as ``write`` does."""
+        size = batch_size_in_bytes(batch)
+        started = time.monotonic()
+        blocked = False
+        while True:
+            with self._lock:
+                if blocked:
+                    self._seconds_blocked += time.monotonic() - started
+                    started = time.monotonic()
+                if self._state is not ChannelState.OPEN:
+                    raise self._refusal()
+                if self._has_room(size):
+                    self._put(batch, size)
+                    return
+                waiter = _AsyncWaiter(self._async_writers)
+            blocked = True
+            try:
+                await waiter.future
+            except asyncio.CancelledError:
+                with self._lock:
+                    waiter.forget()
+                    self._pass_on_room()
+                raise
+
+    def close(self) -> bool:
+        """End the stream after what is queued; False if it had ended already."""
+        return self._end(ChannelState.CLOSED, "it was closed")
+
+    def fail(self, failure: BaseException) -> bool:
+        """End the stream with ``failure`` after what is queued; never blocks. False if it had ended already."""
+        reason = f"it was failed with {type(failure).__name__}"
+        return self._end(ChannelState.FAILED, reason, failure=failure)
+
+    # -- the reading side ---------------------------------------------------------------------------
+
+    def drain(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
+        """Take what is queued, waiting for the first batch; an empty list is the end of the stream.
+
+        Takes whole batches while they add up to at most ``max_rows`` and ``max_bytes``, and one in any case.
+
+        Raises:
+            BaseException: The exception the channel was failed with, once nothing is queued.
+            HeadraceError: What the channel was cancelled with.
+        """
+        with self._lock:
+            self._wait_for_batch()
+            return self._take(self.capacity, max_rows, max_bytes)
+
+    def read(self) -> pa.RecordBatch | None:
+        """Take one batch, waiting for it; None is the end of the stream. Raises as ``drain`` does."""
+        with self._lock:
+            self._wait_for_batch()
+            return next(iter(self._take(1, 0, 0)), None)
+
+    async def read_async(self) -> pa.RecordBatch | None:
+        """``read``, waiting without blocking the event loop."""
+        while True:
+            with self._lock:
+                if self._queue or self._state is not ChannelState.OPEN:
+                    return next(iter(self._take(1, 0, 0)), None)
+                waiter = _AsyncWaiter(self._async_readers)
+            try:
+                await waiter.future
+            except asyncio.CancelledError:
+                with self._lock:
+                    waiter.forget()
+                raise
+
+    def cancel(self, reason: str, error: HeadraceError | None = None) -> bool:
+        """Leave, dropping what is queued.
+
+        Args:
+            reason: Why, as the writers are told.
+            error: What a reader gets from now on; a ClosedError if not given.
+
+        Returns:
+            False if the reader had left before; queued batches of a closed or failed channel are dropped.
+        """
+        error = error or ClosedError(f"{self.name} was closed: {reason}.")
+        with self._lock:
+            left_before = self._reader_error is not None
+            if not left_before:
+                self._reader_error = error
+                self._queue.clear()
+                self._queued_rows = self._queued_bytes = 0
+            if self._state is ChannelState.OPEN:
+                self._state = ChannelState.CANCELLED
+                self._writer_reason = reason
+            self._wake_all()
+        return not left_before
+
+    def abandon(self, failure: HeadraceError, reason: str) -> bool:
+        """Tear an open channel down from outside: writers are told ``reason``, a reader gets ``failure``.
+
+        What is queued is still read, so that the reader sees an error after it and never a clean end.
+        """
+        with self._lock:
+            if self._state is not ChannelState.OPEN:
+                return False
+            self._state = ChannelState.CANCELLED
+            self._failure = failure
+            self._writer_reason = reason
+            self._wake_all()
+        return True
+
+    # -- both ---------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ChannelState:
+        """Where the channel is in its life."""
+        return self._state
+
+    def statistics(self) -> SinkStatistics:
+        """What has gone through so far."""
+        with self._lock:
+            return SinkStatistics(
+                batches=self._batches,
+                rows=self._rows,
+                bytes=self._bytes,
+                queued=len(self._queue),
+                queued_rows=self._queued_rows,
+                queued_bytes=self._queued_bytes,
+                capacity=self.capacity,
+                max_bytes=self.max_bytes,
+                seconds_blocked=self._seconds_blocked,
+                state=self._state.value,
+            )
+
+    # -- under the lock -----------------------------------------------------------------------------
+
+    def _has_room(self, size: int) -> bool:
+        if not self._queue:
+            return True
+        if len(self._queue) >= self.capacity:
+            return False
+        return self.max_bytes is None or self._queued_bytes + size <= self.max_bytes
+
+    def _wait_for_batch(self) -> None:
+        while not self._queue and self._state is ChannelState.OPEN:
+            self._readable.wait()
+
+    def _wait_for_room(self, size: int, timeout: float | None) -> None:
+        started = time.monotonic()
+        deadline = None if timeout is None else started + timeout
+        try:
+            while self._state is ChannelState.OPEN and not self._has_room(size):
+                left = None if deadline is None else deadline - time.monotonic()
+                if left is not None and left <= 0:
+                    raise WriteTimeoutError(
+                        f"{self.name} stayed full for {timeout} s ({len(self._queue)} batches, "
+                        f"{self._queued_bytes} bytes queued).",
+                        hint="is a query reading it? Write again, or give it a larger capacity.",
+                    )
+                self._writable.wait(left)
+            if self._state is not ChannelState.OPEN:
+                raise self._refusal()
+        except BaseException:
+            # A wake-up meant for whoever takes the room must not die with a writer that gives up.
+            self._pass_on_room()
+            raise
+        finally:
+            self._seconds_blocked += time.monotonic() - started
+
+    def _put(self, batch: pa.RecordBatch, size: int) -> None:
+        rows = batch.num_rows
+        self._queue.append((batch, size))
+        self._queued_rows += rows
+        self._queued_bytes += size
+        self._batches += 1
+        self._rows += rows
+        self._bytes += size
+        self._readable.notify()
+        if self._async_readers:
+            _wake(self._async_readers)
+
+    def _take(self, max_batches: int, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
+        if self._reader_error is not None:
+            raise self._reader_error
+        if not self._queue and self._failure is not None:
+            raise self._failure
+        taken: list[pa.RecordBatch] = []
+        while self._queue and len(taken) < max_batches:
+            batch, size = self._queue[0]
+            max_rows -= batch.num_rows
+            max_bytes -= size
+            if taken and (max_rows < 0 or max_bytes < 0):
+                break
+            self._queue.popleft()
+            taken.append(batch)
+            self._queued_rows -= batch.num_rows
+            self._queued_bytes -= size
+        # Bounded in bytes, the writer woken may be one that still does not fit, so all must look.
+        if self.max_bytes is None:
+            self._writable.notify(len(taken))
+        else:
+            self._writable.notify_all()
+        if self._async_writers:
+            _wake(self._async_writers)
+        return taken
+
+    def _pass_on_room(self) -> None:
+        self._writable.notify()
+        _wake(self._async_writers)
+
+    def _end(self, state: ChannelState, reason: str, failure: BaseException | None = None) -> bool:
+        with self._lock:
+            if self._state is not ChannelState.OPEN:
+                return False
+            self._state = state
+            self._failure = failure
+            self._writer_reason = reason
+            self._wake_all()
+        return True
+
+    def _wake_all(self) -> None:
+        self._readable.notify_all()
+        self._writable.notify_all()
+        _wake(self._async_readers)
+        _wake(self._async_writers)
+
+    def _refusal(self) -> HeadraceError:
+        if self._state is ChannelState.CANCELLED:
+            return ConsumerGoneError(
+                f"Nothing more can be written to {self.name}, its consumer is gone: {self._writer_reason}.",
+                hint="stop producing; register a new streaming table for another query.",
+            )
+        return ClosedError(f"Nothing more can be written to {self.name}: {self._writer_reason}.")
+
+
+class _AsyncWaiter:
+    """One coroutine's place in a list of waiters; woken from any thread."""
+
+    def __init__(self, waiters: list[_AsyncWaiter]) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._waiters = waiters
+        self.future: asyncio.Future[None] = self._loop.create_future()
+        waiters.append(self)
+
+    def forget(self) -> None:
+        if self in self._waiters:
+            self._waiters.remove(self)
+
+    def wake(self) -> None:
+        try:
+            self._loop.call_soon_threadsafe(_resolve, self.future)
+        except RuntimeError:
+            # The loop was closed with the coroutine still waiting: nobody is left to tell.
+            return
+
+
+def _wake(waiters: list[_AsyncWaiter]) -> None:
+    while waiters:
+        waiters.pop().wake()
+
+
+def _resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
+def require_count(value: object, what: str) -> int:
+    """Return ``value`` if it is a whole number of at least 1.
+
+    Raises:
+        InvalidArgumentError: It is not (a bool is not a number here).
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise InvalidArgumentError(f"{what} must be a whole number of at least 1, not {value!r}.")
+    return value

@@ -1,0 +1,193 @@
+"""DataFusion: its contexts, how our tables get into plans, and how plans are run.
+
+A table of ours is registered as a view: a limit that lets every row pass, over the bridge's dataset. The
+engine does not push filters below a limit, so it applies them itself; pushed into a pyarrow dataset they
+would be taken for exact and evaluated with pyarrow's meaning of NOT IN, NaN and string views, which is not
+SQL's. Projections do go through.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+from datafusion import RuntimeEnvBuilder, SessionConfig, SQLOptions
+
+from headrace._errors import ConfigurationError
+from headrace._execution import Execution, Hint, Table
+from headrace._pushdown import EVERY_ROW, is_row_wise, scan_hints, scanned_tables
+from headrace._runtime import workers
+from headrace._scan import GATHER_ROWS, TableDataset
+from headrace._settings import Settings
+from headrace._translate import translate
+
+
+class Engine:
+    """The engine behind one session."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        with _configuring():
+            self._context = datafusion.SessionContext(_config(settings), _runtime_environment(settings))
+        # Tables are planned here first, so that the user's context has only the views in it.
+        self._tables = datafusion.SessionContext()
+        self._live = datafusion.SessionContext(_live_config(settings)) if settings.low_latency else None
+        self._wants_hints: set[str] = set()
+        self._bridged: set[str] = set()
+        workers.start(lambda: self._tables.sql("select 1").collect())
+
+    # -- tables -------------------------------------------------------------------------------------
+
+    def add_table(self, name: str, table: Table, *, wants_hints: bool) -> None:
+        """Register one of our tables."""
+        with translating(planning=True):
+            plan_name = self._plan_name(name)
+            self._tables.register_table(plan_name, TableDataset(table, plan_name))
+            view = self._tables.table(plan_name).limit(EVERY_ROW).into_view()
+            self._context.register_table(quoted(name), view)
+        self._bridged.add(plan_name)
+        if wants_hints:
+            self._wants_hints.add(plan_name)
+
+    def add_native(self, name: str, register: Callable[[datafusion.SessionContext, str], None]) -> None:
+        """Register a table that DataFusion itself, or a library for it, implements."""
+        with translating(planning=True):
+            register(self._context, quoted(name))
+
+    def has_table(self, name: str) -> bool:
+        """Whether a query can name this table."""
+        with translating(planning=True):
+            return bool(self._context.table_exist(quoted(name)))
+
+    def remove_table(self, name: str) -> None:
+        """Make the name unknown to later queries."""
+        with translating(planning=True):
+            self._context.deregister_table(quoted(name))
+
+    def _plan_name(self, name: str) -> str:
+        # A name used again must not be mistaken for the earlier table, which older frames still read.
+        plain = re.sub(r"\W", "_", name.lower())
+        plan_name, count = plain, 1
+        while self._tables.table_exist(plan_name):
+            count += 1
+            plan_name = f"{plain}_{count}"
+        return plan_name
+
+    # -- queries ------------------------------------------------------------------------------------
+
+    def sql(self, query: str, parameters: Mapping[str, Any], *, read_only: bool, execution: Execution) -> Any:
+        """Plan a statement; DDL takes effect now, reading whatever tables it names."""
+        options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+        with execution.planning(), translating(execution, planning=True):
+            return self._context.sql(query, options if read_only else None, param_values=dict(parameters))
+
+    def table(self, name: str) -> Any:
+        """A frame over one table."""
+        with translating(planning=True):
+            return self._context.table(quoted(name))
+
+    def explain(self, frame: Any) -> str:
+        """The optimised and the physical plan; claims nothing, executes nothing."""
+        with translating(planning=True):
+            logical = frame.optimized_logical_plan().display_indent()
+            physical = frame.execution_plan().display_indent()
+        return f"logical_plan\n{logical.rstrip()}\n\nphysical_plan\n{physical.rstrip()}"
+
+    def schema(self, frame: Any) -> pa.Schema:
+        """The schema of a frame's result."""
+        with translating(planning=True):
+            return frame.schema()
+
+    def execution(self, frame: Any | None, on_end: Callable[[Execution], None]) -> Execution:
+        """A new run of a frame."""
+        hints: Mapping[str, Hint] = {}
+        if frame is not None and self._wants_hints:
+            with translating(planning=True):
+                hints = scan_hints(frame.optimized_logical_plan())
+        rows = self._settings.batch_size
+        return Execution(hints, max_rows=rows or GATHER_ROWS, split=rows is not None, on_end=on_end)
+
+    def streams(self, frame: Any, execution: Execution, *, partitioned: bool) -> list[Any]:
+        """Start a run: the streams of its partitions, or one that merges them."""
+        with translating(execution):
+            if type(frame.logical_plan().to_variant()).__name__ == "Explain":
+                return [frame.execute_stream()]
+            with execution.planning():
+                if self._live is not None and self._is_live(frame):
+                    return self._live_streams(frame)
+                return list(frame.execute_stream_partitioned()) if partitioned else [frame.execute_stream()]
+
+    def _is_live(self, frame: Any) -> bool:
+        plan = frame.optimized_logical_plan()
+        return is_row_wise(plan) and not self._bridged.isdisjoint(scanned_tables(plan))
+
+    def _live_streams(self, frame: Any) -> list[Any]:
+        # Operators that gather rows fix how many when the plan is made, sources when it is run: planned
+        # in a context that gathers nothing and run in the session's, a row passes as soon as it comes.
+        assert self._live is not None
+        plan = self._live.create_dataframe_from_logical_plan(frame.logical_plan()).execution_plan()
+        return [self._context.execute(plan, partition) for partition in range(plan.partition_count)]
+
+
+def quoted(name: str) -> str:
+    """A table's name as the engine takes it to the letter."""
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+@contextmanager
+def translating(execution: Execution | None = None, *, planning: bool = False) -> Iterator[None]:
+    """Turn what the engine raises into errors of ours."""
+    try:
+        yield
+    except BaseException as error:  # noqa: BLE001 - panics of the engine are no Exceptions
+        ours = translate(error, execution.failure if execution is not None else None, planning=planning)
+        raise ours from (ours.__cause__ if ours is not error else error.__cause__)
+
+
+@contextmanager
+def _configuring() -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        if isinstance(error, (ConfigurationError, KeyboardInterrupt)):
+            raise
+        raise ConfigurationError(f"The engine refuses its configuration: {error}.") from error
+
+
+def _config(settings: Settings) -> SessionConfig:
+    config = SessionConfig().with_information_schema(True)
+    if settings.target_partitions is not None:
+        config = config.with_target_partitions(settings.target_partitions)
+    if settings.batch_size is not None:
+        config = config.with_batch_size(settings.batch_size)
+    return _with_options(config, settings)
+
+
+def _live_config(settings: Settings) -> SessionConfig:
+    config = SessionConfig().with_target_partitions(1).with_batch_size(1)
+    config = config.set("datafusion.optimizer.enable_round_robin_repartition", "false")
+    return _with_options(config, settings)
+
+
+def _with_options(config: SessionConfig, settings: Settings) -> SessionConfig:
+    for key, value in settings.config.items():
+        config = config.set(key, value)
+    return config
+
+
+def _runtime_environment(settings: Settings) -> RuntimeEnvBuilder:
+    runtime = RuntimeEnvBuilder()
+    if settings.memory_limit is not None:
+        runtime = runtime.with_fair_spill_pool(settings.memory_limit)
+    if settings.spill is False:
+        return runtime.with_disk_manager_disabled()
+    return (
+        runtime.with_disk_manager_os()
+        if settings.spill is True
+        else runtime.with_disk_manager_specified(settings.spill)
+    )

@@ -1,0 +1,166 @@
+"""One run of one query: the scans it claimed, what went wrong in them, and how it is brought to rest."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from headrace._channel import Channel
+from headrace._errors import EngineError
+from headrace._provider import ScanRequest
+from headrace._runtime import workers
+
+
+class Table(Protocol):
+    """What the bridge needs of a table, pulled or pushed."""
+
+    name: str
+    schema: pa.Schema
+
+    def partition_count(self) -> int: ...
+    def claim(self) -> None: ...
+    def unclaim(self) -> None: ...
+    def leave(self, reason: str) -> None: ...
+    def open(self, request: ScanRequest) -> Channel: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Hint:
+    """What the plan lets a provider leave out of one scan."""
+
+    filter: Any | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanFailure:
+    """The first exception that came out of a scan of the query."""
+
+    table: str
+    error: BaseException
+
+
+class Execution:
+    """One run of a query, from its planning to the release of everything it held.
+
+    The engine plans on the thread that calls it, so the tables find the execution they are planned for in
+    ``current_execution``; planning outside of one (EXPLAIN) claims nothing.
+
+    Args:
+        hints: By the tables' plan names, what a scan may leave out.
+        max_rows: The most rows in a batch handed to the engine.
+        split: Whether larger batches are cut to ``max_rows``.
+        on_end: Called once when everything is released.
+    """
+
+    def __init__(
+        self,
+        hints: Mapping[str, Hint],
+        *,
+        max_rows: int,
+        split: bool,
+        on_end: Callable[[Execution], None],
+    ) -> None:
+        self.hints = hints
+        self.max_rows = max_rows
+        self.split = split
+        self.failure: ScanFailure | None = None
+        self._on_end = on_end
+        self._lock = threading.Lock()
+        self._claims: list[tuple[Table, int]] = []
+        self._channels: list[Channel] = []
+        self._holders = 1
+        self._stopped: str | None = None
+
+    @contextlib.contextmanager
+    def planning(self) -> Iterator[None]:
+        """Make this the execution that tables are planned for, on this thread."""
+        token = _current.set(self)
+        try:
+            yield
+        finally:
+            _current.reset(token)
+
+    def claim(self, table: Table, partitions: int) -> None:
+        """Claim a scan for this run; what it raises also becomes the run's failure."""
+        try:
+            workers.acquire(partitions)
+            try:
+                table.claim()
+            except BaseException:
+                workers.release(partitions)
+                raise
+        except BaseException as error:
+            self.record(table, error)
+            raise
+        self._claims.append((table, partitions))
+
+    def open(self, table: Table, request: ScanRequest) -> Channel:
+        """Start one partition of a scan; ``release`` must follow."""
+        with self._lock:
+            if self._stopped is not None:
+                raise EngineError(f"The scan of table {table.name!r} began after its query ended: {self._stopped}.")
+            channel = table.open(request)
+            self._channels.append(channel)
+        return channel
+
+    def record(self, table: Table, error: BaseException) -> None:
+        """Remember the first failure of a scan; the engine would hand on only its text."""
+        with self._lock:
+            if self.failure is None:
+                self.failure = ScanFailure(table.name, error)
+
+    def hold(self) -> None:
+        """Somebody more uses what the run has claimed."""
+        with self._lock:
+            self._holders += 1
+
+    def release(self) -> None:
+        """One less does; the last one ends the run."""
+        with self._lock:
+            self._holders -= 1
+            if self._holders:
+                return
+            self._holders = -1
+            claims, self._claims = self._claims, []
+        for table, partitions in claims:
+            table.leave("the query that read it has ended")
+            workers.release(partitions)
+        self._on_end(self)
+
+    def give_back(self) -> None:
+        """The run failed before it started: claims are undone, so that the tables can still be read."""
+        with self._lock:
+            claims = self._claims
+            if not self._channels:
+                self._claims = []
+        if not self._channels:
+            for table, partitions in claims:
+                table.unclaim()
+                workers.release(partitions)
+        self.stop("the query could not be started")
+        self.release()
+
+    def stop(self, reason: str) -> None:
+        """Wake and end every scan; harmless at any time, from any thread."""
+        with self._lock:
+            self._stopped = self._stopped or reason
+            claims, channels = list(self._claims), list(self._channels)
+        for table, _ in claims:
+            table.leave(reason)
+        for channel in channels:
+            channel.cancel(reason)
+
+
+_current: ContextVar[Execution | None] = ContextVar("headrace_execution", default=None)
+
+
+def current_execution() -> Execution | None:
+    """The execution this thread is planning for."""
+    return _current.get()

@@ -1,0 +1,169 @@
+"""What is one per process: the engine's worker threads, the fork guard and the way out.
+
+DataFusion polls a Python table on a worker thread, and a scan that waits for its next batch holds that
+worker. So the pool is made large enough before the engine starts it, every scan of a running query is
+counted against it, and one worker always stays free: whatever is ready to run can run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from headrace._errors import ForkedError, ResourcesExhaustedError
+
+WORKERS_VARIABLE = "TOKIO_WORKER_THREADS"
+_DEFAULT_WORKERS = max(128, 4 * (os.cpu_count() or 1))
+_WORKER_THREAD_NAMES = ("tokio-rt-worker", "tokio-runtime-w")
+_EXIT_SECONDS = 1.5
+
+
+class Closable(Protocol):
+    """A thing that the end of the process must bring to rest."""
+
+    def _shut_down(self, reason: str) -> None: ...
+
+
+class _Workers:
+    """The worker threads of the engine's runtime, and who holds them."""
+
+    def __init__(self) -> None:
+        self._idle = threading.Condition()
+        self._held = 0
+        self._count: int | None = None
+        self._pid: int | None = None
+        self._set_by_us = False
+
+    def size(self) -> None:
+        """Ask for a large pool, unless the user chose a size; the engine reads it when it starts."""
+        if WORKERS_VARIABLE not in os.environ:
+            os.environ[WORKERS_VARIABLE] = str(_DEFAULT_WORKERS)
+            self._set_by_us = True
+
+    def start(self, run_something: Callable[[], object]) -> None:
+        """Start the engine's runtime, once, and learn how many workers it has.
+
+        Args:
+            run_something: Makes the engine run anything, which starts its threads.
+        """
+        self.require_same_process()
+        with self._idle:
+            if self._count is not None:
+                return
+            asked = os.environ.get(WORKERS_VARIABLE, "")
+            before = _count_worker_threads()
+            run_something()
+            started = _count_worker_threads() - before
+            # No new thread: the engine ran before this module could size it, with one worker a core.
+            self._count = started if started > 0 else _requested(asked, already_running=before > 0)
+            self._pid = os.getpid()
+            if self._set_by_us:
+                # Child processes and other libraries' runtimes keep their own defaults.
+                os.environ.pop(WORKERS_VARIABLE, None)
+
+    def acquire(self, scans: int) -> None:
+        """Take workers for the scans of a query about to start.
+
+        Raises:
+            ResourcesExhaustedError: There are not enough; nothing was taken.
+        """
+        with self._idle:
+            limit = max(1, (self._count or 1) - 1)
+            if self._held + scans > limit:
+                raise ResourcesExhaustedError(
+                    f"The query needs {scans} worker threads for its tables while {self._held} are held by "
+                    f"running queries, and {limit} can be held at once; starting it could deadlock.",
+                    hint=f"set {WORKERS_VARIABLE} to at least {self._held + scans + 1} before headrace is "
+                    "imported, or close readers that are still open.",
+                )
+            self._held += scans
+
+    def release(self, scans: int) -> None:
+        """Give workers back."""
+        with self._idle:
+            self._held -= scans
+            self._idle.notify_all()
+
+    @property
+    def held(self) -> int:
+        """Workers held by running queries."""
+        return self._held
+
+    def wait_idle(self, seconds: float) -> bool:
+        """Wait until no query holds a worker; False if one still does after ``seconds``."""
+        with self._idle:
+            return self._idle.wait_for(lambda: self._held <= 0, seconds)
+
+    def require_same_process(self) -> None:
+        """Refuse to work in a forked child, where the engine's threads do not exist.
+
+        Raises:
+            ForkedError: The engine was started before the fork.
+        """
+        if self._pid is not None and self._pid != os.getpid():
+            raise ForkedError(
+                f"headrace was used in process {self._pid} and cannot be used in its fork {os.getpid()}: "
+                "the engine's threads do not exist here.",
+                hint='start processes with multiprocessing.get_context("spawn").',
+            )
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a forked child of the process that uses the engine."""
+        return self._pid is not None and self._pid != os.getpid()
+
+
+workers = _Workers()
+_open: weakref.WeakSet[Closable] = weakref.WeakSet()
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def shut_down_at_exit(closable: Closable) -> None:
+    """Bring ``closable`` to rest when the interpreter exits."""
+    _open.add(closable)
+
+
+def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
+    """Start a thread of headrace's own, waited for at exit but never keeping the process alive."""
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    _threads.add(thread)
+    thread.start()
+    return thread
+
+
+def _at_exit() -> None:
+    # A worker that returns into Python after the interpreter is gone aborts the process: everything
+    # is cancelled and waited for while Python still runs.
+    if workers.forked:
+        return
+    for closable in list(_open):
+        closable._shut_down("the interpreter is exiting")
+    deadline = time.monotonic() + _EXIT_SECONDS
+    workers.wait_idle(_EXIT_SECONDS)
+    for thread in list(_threads):
+        thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def _count_worker_threads() -> int:
+    count = 0
+    for comm in Path("/proc/self/task").glob("*/comm"):
+        with contextlib.suppress(OSError):
+            count += comm.read_text().strip() in _WORKER_THREAD_NAMES
+    return count
+
+
+def _requested(asked: str, already_running: bool) -> int:
+    if not already_running and asked.isdigit() and int(asked) > 0:
+        return int(asked)
+    return os.cpu_count() or 1
+
+
+# Runs before Python joins the user's threads, which may be blocked in a write; atexit runs after.
+threading._register_atexit(_at_exit)  # type: ignore[attr-defined]
+workers.size()

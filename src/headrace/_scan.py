@@ -1,0 +1,166 @@
+"""The bridge: a table of ours as a pyarrow Dataset, which DataFusion knows how to scan.
+
+At planning DataFusion asks the dataset for its fragments, one per partition; at execution it asks a
+fragment for batches, on a worker thread. Filters never get here: they stay in the plan, above the bridge,
+where the engine applies them with SQL's own meaning of nulls, NaN and types (see ``_engine``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from headrace._channel import Channel
+from headrace._errors import EngineError
+from headrace._execution import Execution, Hint, Table, current_execution
+from headrace._provider import ScanRequest
+
+# Small batches are gathered to this much before the engine sees them; a lone one is never held back.
+GATHER_ROWS = 64 * 1024
+GATHER_BYTES = 32 * 1024 * 1024
+
+
+class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
+    """A table as DataFusion sees it."""
+
+    def __init__(self, table: Table, plan_name: str) -> None:
+        self._table = table
+        self._plan_name = plan_name
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's schema."""
+        return self._table.schema
+
+    def scanner(self, columns: Sequence[str] | None = None, filter: object = None) -> _Scanner:
+        """Called at planning, to learn the projected schema."""
+        return _Scanner(_project(self._table.schema, columns), None)
+
+    def get_fragments(self, filter: object = None) -> list[_Fragment]:
+        """Called at planning, once per physical scan; claims the scan if the plan is going to be run."""
+        execution = current_execution()
+        if filter is not None:
+            raise EngineError(f"A filter reached the bridge of table {self._table.name!r}: {filter}.")
+        partitions = self._table.partition_count()
+        if execution is not None:
+            execution.claim(self._table, partitions)
+        return [_Fragment(self._table, execution, self._plan_name, i, partitions) for i in range(partitions)]
+
+
+class _Fragment:
+    """One partition of one physical scan."""
+
+    def __init__(
+        self, table: Table, execution: Execution | None, plan_name: str, partition: int, partitions: int
+    ) -> None:
+        self._table = table
+        self._execution = execution
+        self._plan_name = plan_name
+        self._partition = partition
+        self._partitions = partitions
+
+    def scanner(
+        self,
+        schema: pa.Schema,
+        columns: Sequence[str] | None = None,
+        filter: object = None,
+        batch_size: int | None = None,
+    ) -> _Scanner:
+        """Called at execution, on a worker thread."""
+        if self._execution is None:
+            raise EngineError(f"Table {self._table.name!r} was planned for no execution and cannot be scanned.")
+        hint = self._execution.hints.get(self._plan_name, Hint())
+        projected = _project(self._table.schema, columns)
+        request = ScanRequest(
+            # Where only the number of rows counts, one column carries it.
+            columns=tuple(projected.names) or (self._table.schema.names[0],),
+            filter=hint.filter,
+            limit=hint.limit,
+            partition=self._partition,
+            partitions=self._partitions,
+        )
+        return _Scanner(projected, _Batches(self._table, self._execution, request, projected))
+
+
+class _Scanner:
+    def __init__(self, projected_schema: pa.Schema, batches: _Batches | None) -> None:
+        self.projected_schema = projected_schema
+        self._batches = batches
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        if self._batches is None:
+            raise EngineError("A scanner made for planning cannot be read.")
+        return self._batches
+
+
+class _Batches:
+    """The batches of one partition, gathered and projected; released when the engine lets go of it."""
+
+    def __init__(self, table: Table, execution: Execution, request: ScanRequest, projected: pa.Schema) -> None:
+        self._table = table
+        self._execution = execution
+        self._request = request
+        self._projected = projected
+        self._channel: Channel | None = None
+        self._rest: pa.RecordBatch | None = None
+        self._released = False
+        execution.hold()
+
+    def __iter__(self) -> _Batches:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            batch = self._rest if self._rest is not None else self._gather()
+            if batch is not None:
+                return self._cut(batch)
+        except BaseException as error:
+            self._execution.record(self._table, error)
+            self._release()
+            raise
+        self._release()
+        raise StopIteration
+
+    def __del__(self) -> None:
+        self._release()
+
+    def _gather(self) -> pa.RecordBatch | None:
+        if self._channel is None:
+            # Not before the first batch is asked for: building a stream starts no provider.
+            self._channel = self._execution.open(self._table, self._request)
+        batches = self._channel.drain(self._execution.max_rows, GATHER_BYTES)
+        if not batches:
+            return None
+        if batches[0].schema.names != self._projected.names:
+            batches = [batch.select(self._projected.names) for batch in batches]
+        return batches[0] if len(batches) == 1 else _concatenate(batches)
+
+    def _cut(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        limit = self._execution.max_rows
+        if not self._execution.split or batch.num_rows <= limit:
+            self._rest = None
+            return batch
+        self._rest = batch.slice(limit)
+        return batch.slice(0, limit)
+
+    def _release(self) -> None:
+        if self._released:
+            return
+        self._released = True
+        if self._channel is not None:
+            self._channel.cancel("the query needs no more of its rows")
+        self._execution.release()
+
+
+def _project(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns], schema.metadata)
+
+
+def _concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if batches[0].num_columns:
+        return pa.concat_batches(batches)
+    rows = sum(batch.num_rows for batch in batches)
+    # A batch without columns still counts: any column will do to carry the number of rows.
+    return pa.record_batch({"rows": pa.nulls(rows)}).select([])

@@ -1,0 +1,42 @@
+"""The public names: to add or remove one is a decision, and this list is where it shows."""
+
+import headrace
+from headrace import _errors
+
+NAMES = [
+    "CancelledError",
+    "ClosedError",
+    "ConfigurationError",
+    "ConsumedError",
+    "ConsumerGoneError",
+    "DataFrame",
+    "EngineError",
+    "ExecutionError",
+    "ForkedError",
+    "HeadraceError",
+    "InvalidArgumentError",
+    "MissingExtraError",
+    "PlanError",
+    "RecordBatchReader",
+    "ResourcesExhaustedError",
+    "ScanRequest",
+    "SchemaMismatchError",
+    "SessionContext",
+    "SimpleTableProvider",
+    "SinkStatistics",
+    "StateError",
+    "StorageError",
+    "TableError",
+    "TableExistsError",
+    "TableProvider",
+    "TableSink",
+    "WriteTimeoutError",
+    "__version__",
+]
+
+
+def test_the_public_names_are_exactly_these() -> None:
+    """Every error is among them: a caller cannot catch what cannot be named."""
+    assert sorted(headrace.__all__) == NAMES
+    assert set(_errors.__all__) <= set(NAMES)
+    assert all(hasattr(headrace, name) for name in NAMES)
