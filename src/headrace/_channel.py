@@ -86,9 +86,11 @@ class Channel:
         self._queue: deque[tuple[pa.RecordBatch, int]] = deque()
         self._queued_rows = 0
         self._queued_bytes = 0
-        self._batches = 0
-        self._rows = 0
-        self._bytes = 0
+        self._waiting_readers = 0
+        self._waiting_writers = 0
+        self._gone_batches = 0
+        self._gone_rows = 0
+        self._gone_bytes = 0
         self._seconds_blocked = 0.0
         self._state = ChannelState.OPEN
         self._failure: BaseException | None = None
@@ -176,20 +178,14 @@ class Channel:
         """
         with self._lock:
             self._wait_for_batch()
-            return self._take(self.capacity, max_rows, max_bytes)
+            return self._take(max_rows, max_bytes)
 
-    def read(self) -> pa.RecordBatch | None:
-        """Take one batch, waiting for it; None is the end of the stream. Raises as ``drain`` does."""
-        with self._lock:
-            self._wait_for_batch()
-            return next(iter(self._take(1, 0, 0)), None)
-
-    async def read_async(self) -> pa.RecordBatch | None:
-        """``read``, waiting without blocking the event loop."""
+    async def drain_async(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
+        """``drain``, waiting without blocking the event loop."""
         while True:
             with self._lock:
                 if self._queue or self._state is not ChannelState.OPEN:
-                    return next(iter(self._take(1, 0, 0)), None)
+                    return self._take(max_rows, max_bytes)
                 waiter = _AsyncWaiter(self._async_readers)
             try:
                 await waiter.future
@@ -197,6 +193,11 @@ class Channel:
                 with self._lock:
                     waiter.forget()
                 raise
+
+    def require_reader(self) -> None:
+        """Raise what the channel was cancelled with, if it was."""
+        if self._reader_error is not None:
+            raise self._reader_error
 
     def cancel(self, reason: str, error: HeadraceError | None = None) -> bool:
         """Leave, dropping what is queued.
@@ -213,8 +214,8 @@ class Channel:
             left_before = self._reader_error is not None
             if not left_before:
                 self._reader_error = error
+                self._count_gone(len(self._queue), self._queued_rows, self._queued_bytes)
                 self._queue.clear()
-                self._queued_rows = self._queued_bytes = 0
             if self._state is ChannelState.OPEN:
                 self._state = ChannelState.CANCELLED
                 self._writer_reason = reason
@@ -246,9 +247,9 @@ class Channel:
         """What has gone through so far."""
         with self._lock:
             return SinkStatistics(
-                batches=self._batches,
-                rows=self._rows,
-                bytes=self._bytes,
+                batches=self._gone_batches + len(self._queue),
+                rows=self._gone_rows + self._queued_rows,
+                bytes=self._gone_bytes + self._queued_bytes,
                 queued=len(self._queue),
                 queued_rows=self._queued_rows,
                 queued_bytes=self._queued_bytes,
@@ -269,7 +270,11 @@ class Channel:
 
     def _wait_for_batch(self) -> None:
         while not self._queue and self._state is ChannelState.OPEN:
-            self._readable.wait()
+            self._waiting_readers += 1
+            try:
+                self._readable.wait()
+            finally:
+                self._waiting_readers -= 1
 
     def _wait_for_room(self, size: int, timeout: float | None) -> None:
         started = time.monotonic()
@@ -283,7 +288,11 @@ class Channel:
                         f"{self._queued_bytes} bytes queued).",
                         hint="is a query reading it? Write again, or give it a larger capacity.",
                     )
-                self._writable.wait(left)
+                self._waiting_writers += 1
+                try:
+                    self._writable.wait(left)
+                finally:
+                    self._waiting_writers -= 1
             if self._state is not ChannelState.OPEN:
                 raise self._refusal()
         except BaseException:
@@ -294,41 +303,51 @@ class Channel:
             self._seconds_blocked += time.monotonic() - started
 
     def _put(self, batch: pa.RecordBatch, size: int) -> None:
-        rows = batch.num_rows
         self._queue.append((batch, size))
-        self._queued_rows += rows
+        self._queued_rows += batch.num_rows
         self._queued_bytes += size
-        self._batches += 1
-        self._rows += rows
-        self._bytes += size
-        self._readable.notify()
+        if self._waiting_readers:
+            self._readable.notify()
         if self._async_readers:
             _wake(self._async_readers)
 
-    def _take(self, max_batches: int, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
-        if self._reader_error is not None:
-            raise self._reader_error
+    def _take(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
+        self.require_reader()
         if not self._queue and self._failure is not None:
             raise self._failure
-        taken: list[pa.RecordBatch] = []
-        while self._queue and len(taken) < max_batches:
-            batch, size = self._queue[0]
-            max_rows -= batch.num_rows
-            max_bytes -= size
-            if taken and (max_rows < 0 or max_bytes < 0):
-                break
-            self._queue.popleft()
-            taken.append(batch)
-            self._queued_rows -= batch.num_rows
-            self._queued_bytes -= size
-        # Bounded in bytes, the writer woken may be one that still does not fit, so all must look.
-        if self.max_bytes is None:
-            self._writable.notify(len(taken))
+        if self._queued_rows <= max_rows and self._queued_bytes <= max_bytes:
+            taken = [batch for batch, _ in self._queue]
+            self._count_gone(len(taken), self._queued_rows, self._queued_bytes)
+            self._queue.clear()
         else:
-            self._writable.notify_all()
+            taken = self._take_some(max_rows, max_bytes)
+        # Bounded in bytes, the writer woken may be one that still does not fit, so all must look.
+        if self._waiting_writers:
+            self._writable.notify(len(taken) if self.max_bytes is None else self._waiting_writers)
         if self._async_writers:
             _wake(self._async_writers)
         return taken
+
+    def _take_some(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
+        taken: list[pa.RecordBatch] = []
+        rows = size = 0
+        while self._queue:
+            batch, batch_bytes = self._queue[0]
+            if taken and (rows + batch.num_rows > max_rows or size + batch_bytes > max_bytes):
+                break
+            self._queue.popleft()
+            taken.append(batch)
+            rows += batch.num_rows
+            size += batch_bytes
+        self._count_gone(len(taken), rows, size)
+        return taken
+
+    def _count_gone(self, batches: int, rows: int, size: int) -> None:
+        self._gone_batches += batches
+        self._gone_rows += rows
+        self._gone_bytes += size
+        self._queued_rows -= rows
+        self._queued_bytes -= size
 
     def _pass_on_room(self) -> None:
         self._writable.notify()

@@ -21,7 +21,9 @@ from headrace._translate import translate
 if TYPE_CHECKING:
     from headrace._engine import Engine
 
-_PREVIEW_ROWS = 10
+# What waits for the reader of a result while the engine works on: a few small batches, or one large one.
+READ_AHEAD_BATCHES = 4
+READ_AHEAD_BYTES = 1024 * 1024
 
 
 class Host:
@@ -78,8 +80,7 @@ class Host:
             execution.stop(reason)
 
     def _drain(self, streams: list[Any], schema: pa.Schema, execution: Execution) -> Drain:
-        # One batch waits for the reader while the engine makes the next.
-        channel = Channel("the result", 1)
+        channel = Channel("the result", READ_AHEAD_BATCHES, READ_AHEAD_BYTES)
         with self._lock:
             self._running[execution].append(channel)
         return Drain(streams, schema, channel, execution, lambda error, run: translate(error, run.failure))
@@ -128,6 +129,7 @@ class DataFrame:
         self._host = host
         self._frame = frame
         self._consumed = False
+        self._lock = threading.Lock()
 
     # -- execution ----------------------------------------------------------------------------------
 
@@ -263,9 +265,10 @@ class DataFrame:
         return self.execute_stream().__arrow_c_stream__(requested_schema)
 
     def _run(self, *, partitioned: bool) -> list[RecordBatchReader]:
-        frame = self._checked()
-        readers = self._host.run(frame, partitioned=partitioned)
-        self._frame, self._consumed = None, True
+        with self._lock:
+            frame = self._checked()
+            readers = self._host.run(frame, partitioned=partitioned)
+            self._frame, self._consumed = None, True
         return readers
 
     def _checked(self) -> Any:

@@ -11,7 +11,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import count
 from typing import Any
+from weakref import WeakValueDictionary
 
 import datafusion
 import pyarrow as pa
@@ -21,7 +23,7 @@ from headrace._errors import ConfigurationError
 from headrace._execution import Execution, Hint, Table
 from headrace._pushdown import EVERY_ROW, is_row_wise, scan_hints, scanned_tables
 from headrace._runtime import workers
-from headrace._scan import GATHER_ROWS, TableDataset
+from headrace._scan import SLICE_ROWS, TableDataset
 from headrace._settings import Settings
 from headrace._translate import translate
 
@@ -36,8 +38,8 @@ class Engine:
         # Tables are planned here first, so that the user's context has only the views in it.
         self._tables = datafusion.SessionContext()
         self._live = datafusion.SessionContext(_live_config(settings)) if settings.low_latency else None
-        self._wants_hints: set[str] = set()
-        self._bridged: set[str] = set()
+        self._bridged: WeakValueDictionary[str, TableDataset] = WeakValueDictionary()
+        self._numbers = count(2)
         workers.start(lambda: self._tables.sql("select 1").collect())
 
     # -- tables -------------------------------------------------------------------------------------
@@ -46,12 +48,13 @@ class Engine:
         """Register one of our tables."""
         with translating(planning=True):
             plan_name = self._plan_name(name)
-            self._tables.register_table(plan_name, TableDataset(table, plan_name))
+            dataset = TableDataset(table, plan_name, wants_hints=wants_hints)
+            self._tables.register_table(plan_name, dataset)
             view = self._tables.table(plan_name).limit(EVERY_ROW).into_view()
+            # From here on only plans hold the table, so it goes when the last of them does.
+            self._tables.deregister_table(plan_name)
             self._context.register_table(quoted(name), view)
-        self._bridged.add(plan_name)
-        if wants_hints:
-            self._wants_hints.add(plan_name)
+            self._bridged[plan_name] = dataset
 
     def add_native(self, name: str, register: Callable[[datafusion.SessionContext, str], None]) -> None:
         """Register a table that DataFusion itself, or a library for it, implements."""
@@ -69,13 +72,11 @@ class Engine:
             self._context.deregister_table(quoted(name))
 
     def _plan_name(self, name: str) -> str:
-        # A name used again must not be mistaken for the earlier table, which older frames still read.
+        # A name used again must not be mistaken for the earlier table, which older frames may still read.
         plain = re.sub(r"\W", "_", name.lower())
-        plan_name, count = plain, 1
-        while self._tables.table_exist(plan_name):
-            count += 1
-            plan_name = f"{plain}_{count}"
-        return plan_name
+        if plain not in self._bridged:
+            return plain
+        return f"{plain}_{next(self._numbers)}"
 
     # -- queries ------------------------------------------------------------------------------------
 
@@ -105,15 +106,14 @@ class Engine:
     def execution(self, frame: Any | None, on_end: Callable[[Execution], None]) -> Execution:
         """A new run of a frame."""
         hints: Mapping[str, Hint] = {}
-        if frame is not None and self._wants_hints:
+        if frame is not None and any(dataset.wants_hints for dataset in list(self._bridged.values())):
             with translating(planning=True):
                 hints = scan_hints(frame.optimized_logical_plan())
-        rows = self._settings.batch_size
-        return Execution(hints, max_rows=rows or GATHER_ROWS, split=rows is not None, on_end=on_end)
+        return Execution(hints, max_rows=self._settings.batch_size or SLICE_ROWS, on_end=on_end)
 
     def streams(self, frame: Any, execution: Execution, *, partitioned: bool) -> list[Any]:
         """Start a run: the streams of its partitions, or one that merges them."""
-        with translating(execution):
+        with translating(execution, planning=True):
             if type(frame.logical_plan().to_variant()).__name__ == "Explain":
                 return [frame.execute_stream()]
             with execution.planning():
@@ -123,7 +123,7 @@ class Engine:
 
     def _is_live(self, frame: Any) -> bool:
         plan = frame.optimized_logical_plan()
-        return is_row_wise(plan) and not self._bridged.isdisjoint(scanned_tables(plan))
+        return is_row_wise(plan) and any(name in self._bridged for name in scanned_tables(plan))
 
     def _live_streams(self, frame: Any) -> list[Any]:
         # Operators that gather rows fix how many when the plan is made, sources when it is run: planned

@@ -22,8 +22,8 @@ class Table(Protocol):
 
     name: str
     schema: pa.Schema
+    partitions: int
 
-    def partition_count(self) -> int: ...
     def claim(self) -> None: ...
     def unclaim(self) -> None: ...
     def leave(self, reason: str) -> None: ...
@@ -55,7 +55,6 @@ class Execution:
     Args:
         hints: By the tables' plan names, what a scan may leave out.
         max_rows: The most rows in a batch handed to the engine.
-        split: Whether larger batches are cut to ``max_rows``.
         on_end: Called once when everything is released.
     """
 
@@ -64,16 +63,14 @@ class Execution:
         hints: Mapping[str, Hint],
         *,
         max_rows: int,
-        split: bool,
         on_end: Callable[[Execution], None],
     ) -> None:
         self.hints = hints
         self.max_rows = max_rows
-        self.split = split
         self.failure: ScanFailure | None = None
         self._on_end = on_end
         self._lock = threading.Lock()
-        self._claims: list[tuple[Table, int]] = []
+        self._claims: list[Table] = []
         self._channels: list[Channel] = []
         self._holders = 1
         self._stopped: str | None = None
@@ -87,19 +84,19 @@ class Execution:
         finally:
             _current.reset(token)
 
-    def claim(self, table: Table, partitions: int) -> None:
+    def claim(self, table: Table) -> None:
         """Claim a scan for this run; what it raises also becomes the run's failure."""
         try:
-            workers.acquire(partitions)
+            workers.acquire(table.partitions)
             try:
                 table.claim()
             except BaseException:
-                workers.release(partitions)
+                workers.release(table.partitions)
                 raise
         except BaseException as error:
             self.record(table, error)
             raise
-        self._claims.append((table, partitions))
+        self._claims.append(table)
 
     def open(self, table: Table, request: ScanRequest) -> Channel:
         """Start one partition of a scan; ``release`` must follow."""
@@ -129,9 +126,9 @@ class Execution:
                 return
             self._holders = -1
             claims, self._claims = self._claims, []
-        for table, partitions in claims:
+        for table in claims:
             table.leave("the query that read it has ended")
-            workers.release(partitions)
+            workers.release(table.partitions)
         self._on_end(self)
 
     def give_back(self) -> None:
@@ -141,9 +138,9 @@ class Execution:
             if not self._channels:
                 self._claims = []
         if not self._channels:
-            for table, partitions in claims:
+            for table in claims:
                 table.unclaim()
-                workers.release(partitions)
+                workers.release(table.partitions)
         self.stop("the query could not be started")
         self.release()
 
@@ -152,7 +149,7 @@ class Execution:
         with self._lock:
             self._stopped = self._stopped or reason
             claims, channels = list(self._claims), list(self._channels)
-        for table, _ in claims:
+        for table in claims:
             table.leave(reason)
         for channel in channels:
             channel.cancel(reason)

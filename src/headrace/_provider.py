@@ -70,7 +70,7 @@ class TableProvider(ABC):
     def partition_count(self) -> int:
         """In how many parts the table can be read at the same time; by default 1.
 
-        Called whenever a query is planned, on the thread that plans.
+        Called exactly once, at registration, after ``schema``.
         """
         return 1
 

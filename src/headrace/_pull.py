@@ -36,11 +36,8 @@ class PullTable:
         self.name = name
         self.schema = schema
         self._provider = provider
-
-    def partition_count(self) -> int:
-        """How many partitions a scan of this table has."""
-        count = getattr(self._provider, "partition_count", None)
-        return 1 if count is None else require_count(count(), f"partition_count() of table {self.name!r}")
+        count = getattr(provider, "partition_count", None)
+        self.partitions = 1 if count is None else require_count(count(), f"partition_count() of table {name!r}")
 
     def claim(self) -> None:
         """Nothing: a provider is scanned any number of times."""

@@ -1,7 +1,8 @@
-"""The reader of a result: pyarrow's interface, closable, cancellable, and readable from asyncio."""
+"""The reader of a result: a pyarrow reader that can be closed for good, cancelled, and awaited."""
 
 from __future__ import annotations
 
+import io
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
@@ -9,20 +10,22 @@ from typing import Any, Self
 import pyarrow as pa
 
 from headrace._channel import Channel
-from headrace._errors import CancelledError, ClosedError, HeadraceError
-from headrace._runtime import workers
+from headrace._stream import BatchReading
 
 
-class RecordBatchReader:
+class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
     """A stream of record batches that ends in exactly one of end, error and cancel.
 
-    Has the interface of ``pyarrow.RecordBatchReader`` and exports ``__arrow_c_stream__``, so pyarrow,
-    DuckDB, Polars, pandas and Lance take it as it is. Unlike pyarrow's, its ``close`` releases everything
-    upstream: providers are closed and producers told. Dropping the reader does the same.
+    It is a ``pyarrow.RecordBatchReader`` and exports ``__arrow_c_stream__``, so pyarrow, DuckDB, Polars,
+    pandas and Lance take it as it is. Unlike pyarrow's own, its ``close`` releases everything upstream:
+    providers are closed and producers told. Dropping the reader does the same.
 
     One thread reads at a time, any thread; ``close`` and ``cancel`` may come from another.
     """
 
+    # The readers pyarrow makes cannot be subclassed, as their C++ side cannot be set from Python, except for
+    # the one of IPC streams, which opens a file. Everything below goes around that file; it is read only by
+    # C++ code that takes the reader apart (pyarrow.dataset, Flight), and serves the same batches.
     def __init__(
         self,
         schema: pa.Schema,
@@ -31,12 +34,9 @@ class RecordBatchReader:
         start: Callable[[], None] | None = None,
         stop: Callable[[str], None] | None = None,
     ) -> None:
+        self._reading = BatchReading(channel, start, stop)
         self._schema = schema
-        self._channel = channel
-        self._start = start
-        self._stop = stop
-        self._ended = False
-        self._error: BaseException | None = None
+        super().__init__(pa.PythonFile(_IpcFile(schema, self._reading), mode="r"))
 
     @property
     def schema(self) -> pa.Schema:
@@ -52,12 +52,18 @@ class RecordBatchReader:
             ClosedError: The reader or its session was closed, or an earlier read raised.
             HeadraceError: The query failed; every batch before the failure was delivered.
         """
-        self._before_read()
-        try:
-            batch = self._channel.read()
-        except BaseException as error:  # noqa: BLE001 - raised again
-            raise self._failed(error) from error.__cause__
-        return self._after_read(batch, StopIteration)
+        batch = self._reading.next()
+        if batch is None:
+            raise StopIteration
+        return batch
+
+    def read_next_batch_with_custom_metadata(self) -> Any:
+        """The next batch, with no metadata: batches of a result carry none."""
+        return pa.ipc.RecordBatchWithMetadata(self.read_next_batch(), None)
+
+    def iter_batches_with_custom_metadata(self) -> Iterator[Any]:
+        """All batches not read yet, each with no metadata."""
+        return (pa.ipc.RecordBatchWithMetadata(batch, None) for batch in self)
 
     def read_all(self) -> pa.Table:
         """All batches not read yet, as a table; raises as ``read_next_batch`` does."""
@@ -67,18 +73,20 @@ class RecordBatchReader:
         """All batches not read yet, as a pandas DataFrame; ``options`` are those of ``Table.to_pandas``."""
         return self.read_all().to_pandas(**options)
 
+    def cast(self, target_schema: pa.Schema) -> pa.RecordBatchReader:
+        """The rest of the stream under another schema, cast batch by batch."""
+        return pa.RecordBatchReader.from_batches(self._schema, self._export()).cast(target_schema)
+
     def cancel(self) -> None:
         """Give up the stream: a read that is waiting, and every later one, raises CancelledError.
 
         Harmless when called twice or after the end; may be called from any thread.
         """
-        self._leave("it was cancelled", CancelledError("The stream was cancelled; what was read of it is not whole."))
+        self._reading.cancel()
 
     def close(self) -> None:
         """Release the stream and everything upstream; idempotent."""
-        self._leave("its reader was closed", ClosedError("The reader is closed."))
-        self._ended = False
-        self._error = self._error or ClosedError("The reader is closed.")
+        self._reading.close()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -90,12 +98,10 @@ class RecordBatchReader:
         return self
 
     async def __anext__(self) -> pa.RecordBatch:
-        self._before_read(StopAsyncIteration)
-        try:
-            batch = await self._channel.read_async()
-        except Exception as error:  # noqa: BLE001 - raised again
-            raise self._failed(error) from error.__cause__
-        return self._after_read(batch, StopAsyncIteration)
+        batch = await self._reading.next_async()
+        if batch is None:
+            raise StopAsyncIteration
+        return batch
 
     def __enter__(self) -> Self:
         return self
@@ -119,61 +125,55 @@ class RecordBatchReader:
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """The rest of the stream, for the Arrow PyCapsule interface; closed when the taker lets go of it."""
-        self._before_read(None)
-        exported = pa.RecordBatchReader.from_batches(self._schema, self._export())
-        return exported.__arrow_c_stream__(requested_schema)
+        return self._exported().__arrow_c_stream__(requested_schema)
 
-    def __del__(self) -> None:
-        if not workers.forked and getattr(self, "_channel", None) is not None:
-            self._leave("its reader was dropped", ClosedError("The reader is closed."))
+    def _export_to_c(self, out_ptr: int) -> None:
+        self._exported()._export_to_c(out_ptr)
 
     def __repr__(self) -> str:
-        state = "failed or closed" if self._error is not None else "ended" if self._ended else "open"
-        return f"<headrace.RecordBatchReader {state}, columns: {', '.join(self._schema.names)}>"
+        return f"<headrace.RecordBatchReader {self._reading.state}, columns: {', '.join(self._schema.names)}>"
+
+    def _exported(self) -> pa.RecordBatchReader:
+        self._reading.require_open()
+        return pa.RecordBatchReader.from_batches(self._schema, self._export())
 
     def _export(self) -> Iterator[pa.RecordBatch]:
+        reading = self._reading
         try:
-            yield from self
+            while (batch := reading.next()) is not None:
+                yield batch
         finally:
-            self.close()
+            reading.close()
 
-    def _before_read(self, end: type[BaseException] | None = StopIteration) -> None:
-        workers.require_same_process()
-        if self._error is not None:
-            if isinstance(self._error, (ClosedError, CancelledError)):
-                raise self._error
-            raise ClosedError(
-                f"The stream has failed before, with {type(self._error).__name__}: {self._error}"
-            ) from self._error
-        if self._ended and end is not None:
-            raise end
-        if self._start is not None:
-            self._start()
 
-    def _after_read(self, batch: pa.RecordBatch | None, end: type[BaseException]) -> pa.RecordBatch:
-        if batch is None:
-            self._ended = True
-            self._release("the query has ended")
-            raise end
-        return batch
+class _IpcFile(io.RawIOBase):
+    """The rest of a reading as a file in Arrow's IPC stream format, written as it is read."""
 
-    def _failed(self, error: BaseException) -> BaseException:
-        if isinstance(error, HeadraceError):
-            self._error = error
-        elif isinstance(error, KeyboardInterrupt):
-            self.close()
-        self._release("the query has failed")
-        return error
+    def __init__(self, schema: pa.Schema, reading: BatchReading) -> None:
+        self._reading = reading
+        self._written = io.BytesIO()
+        self._writer: Any = pa.ipc.new_stream(self._written, schema)
+        # The writer puts the schema before its first batch; opening the file must not wait for that one.
+        self._unread = schema.serialize().to_pybytes()
+        self._skip = len(self._unread)
 
-    def _leave(self, reason: str, error: HeadraceError) -> None:
-        if not self._ended and self._error is None:
-            self._channel.cancel(reason, error)
-        self._release(reason)
+    def readable(self) -> bool:
+        return True
 
-    def _release(self, reason: str) -> None:
-        stop, self._stop, self._start = self._stop, None, None
-        if stop is not None:
-            stop(reason)
+    def read(self, size: int = -1) -> bytes:
+        while len(self._unread) < size and self._writer is not None:
+            batch = self._reading.next()
+            if batch is None:
+                self._writer.close()
+                self._writer = None
+            else:
+                self._writer.write_batch(batch)
+            self._unread += self._written.getvalue()[self._skip :]
+            self._skip = 0
+            self._written.seek(0)
+            self._written.truncate()
+        part, self._unread = self._unread[:size], self._unread[size:]
+        return part
 
 
 def reader_over(schema: pa.Schema, batches: list[pa.RecordBatch]) -> RecordBatchReader:

@@ -68,19 +68,20 @@ class _Workers:
                 os.environ.pop(WORKERS_VARIABLE, None)
 
     def acquire(self, scans: int) -> None:
-        """Take workers for the scans of a query about to start.
+        """Take workers for scans of a query about to start.
 
         Raises:
-            ResourcesExhaustedError: There are not enough; nothing was taken.
+            ResourcesExhaustedError: Too many are taken; nothing was taken more.
         """
         with self._idle:
             limit = max(1, (self._count or 1) - 1)
             if self._held + scans > limit:
                 raise ResourcesExhaustedError(
-                    f"The query needs {scans} worker threads for its tables while {self._held} are held by "
-                    f"running queries, and {limit} can be held at once; starting it could deadlock.",
-                    hint=f"set {WORKERS_VARIABLE} to at least {self._held + scans + 1} before headrace is "
-                    "imported, or close readers that are still open.",
+                    f"The query scans more tables at once than there are worker threads left: {limit} scans can "
+                    f"wait for data at the same time, over all running queries; starting it could deadlock.",
+                    hint=f"set the environment variable {WORKERS_VARIABLE} (now {self._count}) to more than the number "
+                    "of tables and partitions scanned at once, before headrace is imported, or close readers "
+                    "that are still open.",
                 )
             self._held += scans
 

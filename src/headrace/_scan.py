@@ -7,27 +7,36 @@ where the engine applies them with SQL's own meaning of nulls, NaN and types (se
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.dataset
 
+from headrace._arrow import batch_size_in_bytes
 from headrace._channel import Channel
 from headrace._errors import EngineError
 from headrace._execution import Execution, Hint, Table, current_execution
 from headrace._provider import ScanRequest
 
-# Small batches are gathered to this much before the engine sees them; a lone one is never held back.
+# Small batches that wait together are gathered before the engine sees them; a lone one is never held back.
+# From SMALL_BYTES on, copying a batch costs more than handing it over.
 GATHER_ROWS = 64 * 1024
-GATHER_BYTES = 32 * 1024 * 1024
+GATHER_BYTES = 1024 * 1024
+SMALL_BYTES = 256 * 1024
+# Large batches are handed over in slices: the engine holds so many batches, whatever their size.
+SLICE_ROWS = 32 * 1024
+SLICE_BYTES = 1024 * 1024
 
 
 class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
     """A table as DataFusion sees it."""
 
-    def __init__(self, table: Table, plan_name: str) -> None:
+    def __init__(self, table: Table, plan_name: str, *, wants_hints: bool) -> None:
         self._table = table
         self._plan_name = plan_name
+        self.wants_hints = wants_hints
 
     @property
     def schema(self) -> pa.Schema:
@@ -43,23 +52,19 @@ class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
         execution = current_execution()
         if filter is not None:
             raise EngineError(f"A filter reached the bridge of table {self._table.name!r}: {filter}.")
-        partitions = self._table.partition_count()
         if execution is not None:
-            execution.claim(self._table, partitions)
-        return [_Fragment(self._table, execution, self._plan_name, i, partitions) for i in range(partitions)]
+            execution.claim(self._table)
+        return [_Fragment(self._table, execution, self._plan_name, i) for i in range(self._table.partitions)]
 
 
 class _Fragment:
-    """One partition of one physical scan."""
+    """One partition in one physical scan."""
 
-    def __init__(
-        self, table: Table, execution: Execution | None, plan_name: str, partition: int, partitions: int
-    ) -> None:
+    def __init__(self, table: Table, execution: Execution | None, plan_name: str, partition: int) -> None:
         self._table = table
         self._execution = execution
         self._plan_name = plan_name
         self._partition = partition
-        self._partitions = partitions
 
     def scanner(
         self,
@@ -79,7 +84,7 @@ class _Fragment:
             filter=hint.filter,
             limit=hint.limit,
             partition=self._partition,
-            partitions=self._partitions,
+            partitions=self._table.partitions,
         )
         return _Scanner(projected, _Batches(self._table, self._execution, request, projected))
 
@@ -104,7 +109,7 @@ class _Batches:
         self._request = request
         self._projected = projected
         self._channel: Channel | None = None
-        self._rest: pa.RecordBatch | None = None
+        self._ready: deque[pa.RecordBatch] = deque()
         self._released = False
         execution.hold()
 
@@ -113,9 +118,10 @@ class _Batches:
 
     def __next__(self) -> pa.RecordBatch:
         try:
-            batch = self._rest if self._rest is not None else self._gather()
-            if batch is not None:
-                return self._cut(batch)
+            if not self._ready:
+                self._fill()
+            if self._ready:
+                return self._ready.popleft()
         except BaseException as error:
             self._execution.record(self._table, error)
             self._release()
@@ -126,24 +132,15 @@ class _Batches:
     def __del__(self) -> None:
         self._release()
 
-    def _gather(self) -> pa.RecordBatch | None:
+    def _fill(self) -> None:
         if self._channel is None:
             # Not before the first batch is asked for: building a stream starts no provider.
             self._channel = self._execution.open(self._table, self._request)
-        batches = self._channel.drain(self._execution.max_rows, GATHER_BYTES)
-        if not batches:
-            return None
-        if batches[0].schema.names != self._projected.names:
+        batches = self._channel.drain(GATHER_ROWS, GATHER_BYTES)
+        if batches and batches[0].schema.names != self._projected.names:
             batches = [batch.select(self._projected.names) for batch in batches]
-        return batches[0] if len(batches) == 1 else _concatenate(batches)
-
-    def _cut(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        limit = self._execution.max_rows
-        if not self._execution.split or batch.num_rows <= limit:
-            self._rest = None
-            return batch
-        self._rest = batch.slice(limit)
-        return batch.slice(0, limit)
+        for batch in batches if len(batches) == 1 else _gather(batches):
+            self._ready.extend(_slices(batch, self._execution.max_rows))
 
     def _release(self) -> None:
         if self._released:
@@ -156,6 +153,28 @@ class _Batches:
 
 def _project(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     return schema if columns is None else pa.schema([schema.field(name) for name in columns], schema.metadata)
+
+
+def _gather(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Runs of small batches as one batch each, the others as they are."""
+    for small, run in groupby(batches, lambda batch: batch_size_in_bytes(batch) < SMALL_BYTES):
+        gathered = list(run)
+        if small and len(gathered) > 1:
+            yield _concatenate(gathered)
+        else:
+            yield from gathered
+
+
+def _slices(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
+    rows = batch.num_rows
+    size = batch_size_in_bytes(batch)
+    if size > SLICE_BYTES:
+        max_rows = max(1, min(max_rows, rows * SLICE_BYTES // size))
+    if rows <= max_rows:
+        yield batch
+        return
+    for start in range(0, rows, max_rows):
+        yield batch.slice(start, max_rows)
 
 
 def _concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:

@@ -32,8 +32,8 @@ class SessionContext:
 
     Args:
         target_partitions: How many partitions the engine works in; by default one a core.
-        batch_size: The most rows in a batch of the engine; by default 8192 (and tables of Python hand it up
-            to 65536 gathered rows at a time).
+        batch_size: The most rows in a batch of the engine; by default 8192, while tables of Python hand it up
+            to 32768 at a time.
         memory_limit: The most memory that sorts, joins and aggregates may take: bytes, or ``"512MB"``,
             ``"2GiB"``. What is over it spills to disk, where it can.
         spill: Where to spill: True for the system's temporary folder, a folder, or False for nowhere.
@@ -113,7 +113,7 @@ class SessionContext:
             name: What the query calls it.
             schema: The schema of every batch.
             capacity: The most batches that wait for the query; a writer then waits too. What the query has
-                taken and is working on comes on top: at most 65536 rows or 32 MiB, or one batch.
+                taken and is working on comes on top: at most 65536 rows and 1 MiB, or one batch.
             max_bytes: The most bytes that wait, beside ``capacity``; one larger batch may wait alone.
 
         Returns:

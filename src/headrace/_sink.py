@@ -21,16 +21,14 @@ from headrace._runtime import workers
 class PushTable:
     """The reading side of a push table: one channel, claimed by one scan."""
 
+    partitions = 1
+
     def __init__(self, name: str, schema: pa.Schema, channel: Channel) -> None:
         self.name = name
         self.schema = schema
         self.channel = channel
         self._lock = threading.Lock()
         self._claimed = False
-
-    def partition_count(self) -> int:
-        """One: a push table is one stream."""
-        return 1
 
     def claim(self) -> None:
         """Take the one scan there is.
@@ -77,6 +75,7 @@ class TableSink:
         self._schema = schema
         self._channel = channel
         self._required = required_columns(schema)
+        self._what = f"A batch for streaming table {name!r}"
 
     @property
     def name(self) -> str:
@@ -208,10 +207,6 @@ class TableSink:
     def __repr__(self) -> str:
         now = self._channel.statistics()
         return f"<headrace.TableSink {self._name!r} {now.state}, {now.queued} of {now.capacity} batches queued>"
-
-    @property
-    def _what(self) -> str:
-        return f"A batch for streaming table {self._name!r}"
 
     def _checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         batch = conform(batch, self._schema, self._what)

@@ -1,0 +1,125 @@
+"""The state of a result that is being read: end, error, cancel, and what upstream must be told."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import pyarrow as pa
+
+from headrace._channel import Channel
+from headrace._errors import CancelledError, ClosedError, HeadraceError
+from headrace._runtime import workers
+
+# What waits for the reader is bounded by the channel; it is taken in one go.
+_ALL = 2**63
+
+
+class BatchReading:
+    """One reading of one channel of batches, from the first batch to exactly one of end, error and cancel.
+
+    Args:
+        channel: Where the batches come from.
+        start: Called before the first read.
+        stop: Called once, with the reason, when nothing more will be read.
+    """
+
+    def __init__(self, channel: Channel, start: Callable[[], None] | None, stop: Callable[[str], None] | None) -> None:
+        self._channel = channel
+        self._start = start
+        self._stop = stop
+        self._taken: deque[pa.RecordBatch] = deque()
+        self._ended = False
+        self._error: BaseException | None = None
+
+    def next(self) -> pa.RecordBatch | None:
+        """The next batch, waiting for it; None at the end."""
+        if self._ready():
+            return self._take()
+        try:
+            batches = self._channel.drain(_ALL, _ALL)
+        except BaseException as error:  # noqa: BLE001 - raised again
+            raise self._failed(error) from error.__cause__
+        return self._arrived(batches)
+
+    async def next_async(self) -> pa.RecordBatch | None:
+        """``next``, waiting without blocking the event loop."""
+        if self._ready():
+            return self._take()
+        try:
+            batches = await self._channel.drain_async(_ALL, _ALL)
+        except Exception as error:  # noqa: BLE001 - raised again
+            raise self._failed(error) from error.__cause__
+        return self._arrived(batches)
+
+    def cancel(self) -> None:
+        """Give up: a read that waits, and every later one, raises CancelledError."""
+        self._leave("it was cancelled", CancelledError("The stream was cancelled; what was read of it is not whole."))
+
+    def close(self, reason: str = "its reader was closed") -> None:
+        """Release everything upstream; every later read raises ClosedError."""
+        closed = ClosedError("The reader is closed.")
+        self._leave(reason, closed)
+        self._ended = False
+        self._error = self._error or closed
+
+    def require_open(self) -> None:
+        """Raise if nothing can be read any more, other than for having come to the end."""
+        workers.require_same_process()
+        if self._error is None:
+            return
+        if isinstance(self._error, (ClosedError, CancelledError)):
+            raise self._error
+        raise ClosedError(
+            f"The stream has failed before, with {type(self._error).__name__}: {self._error}"
+        ) from self._error
+
+    @property
+    def state(self) -> str:
+        """``open``, ``ended``, or ``closed`` for everything else."""
+        return "closed" if self._error is not None else "ended" if self._ended else "open"
+
+    def __del__(self) -> None:
+        # Not the reader's: code in C++ may read on after the reader object itself is gone.
+        if not workers.forked:
+            self.close("its reader was dropped")
+
+    def _ready(self) -> bool:
+        self.require_open()
+        if self._start is not None:
+            self._start()
+        return self._ended or bool(self._taken)
+
+    def _take(self) -> pa.RecordBatch | None:
+        if self._ended:
+            return None
+        self._channel.require_reader()
+        return self._taken.popleft()
+
+    def _arrived(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
+        if batches:
+            self._taken.extend(batches)
+            return self._taken.popleft()
+        self._ended = True
+        self._release("the query has ended")
+        return None
+
+    def _failed(self, error: BaseException) -> BaseException:
+        if isinstance(error, HeadraceError):
+            self._error = error
+        elif isinstance(error, KeyboardInterrupt):
+            self.close("its reader was interrupted")
+        self._release("the query has failed")
+        return error
+
+    def _leave(self, reason: str, error: HeadraceError) -> None:
+        if not self._ended and self._error is None:
+            self._error = error
+            self._channel.cancel(reason, error)
+            self._taken.clear()
+        self._release(reason)
+
+    def _release(self, reason: str) -> None:
+        stop, self._stop, self._start = self._stop, None, None
+        if stop is not None:
+            stop(reason)
