@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -109,10 +109,15 @@ class BatchStream:
         return self._batches
 
     def close(self) -> None:
-        """Close the source, the first time it is called."""
+        """Close the source and let go of it, the first time it is called."""
         close, self._close = self._close, None
-        if close is not None:
-            close()
+        batches, self._batches = self._batches, iter(())
+        try:
+            if close is not None:
+                close()
+        finally:
+            if isinstance(batches, Generator):
+                batches.close()
 
 
 def open_stream(source: Any, what: str) -> BatchStream:

@@ -136,7 +136,7 @@ class DataFrame:
     def execute_stream(self) -> RecordBatchReader:
         """Run the query and read its result batch by batch, holding one batch at a time.
 
-        Lazy: nothing is read before the first batch is asked for, but for what operators read on starting up.
+        Lazy: no table is read before the first batch is asked for.
 
         Raises:
             ConsumedError: The frame was executed before, or a push table it reads was.

@@ -55,6 +55,7 @@ class Drain:
             if self._started or self._stopped:
                 return
             self._started = True
+        self.execution.begin()
         for pull in self._pulls:
             _runtime.start_thread(pull.run, "headrace-drain")
 

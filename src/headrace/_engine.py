@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakValueDictionary, finalize
 
 import datafusion
 import pyarrow as pa
@@ -55,6 +55,8 @@ class Engine:
             self._tables.deregister_table(plan_name)
             self._context.register_table(quoted(name), view)
             self._bridged[plan_name] = dataset
+        # DDL can take a name away behind the session's back; then no query is ever going to read the table.
+        finalize(dataset, table.drop).atexit = False
 
     def add_native(self, name: str, register: Callable[[datafusion.SessionContext, str], None]) -> None:
         """Register a table that DataFusion itself, or a library for it, implements."""
@@ -83,6 +85,7 @@ class Engine:
     def sql(self, query: str, parameters: Mapping[str, Any], *, read_only: bool, execution: Execution) -> Any:
         """Plan a statement; DDL takes effect now, reading whatever tables it names."""
         options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+        execution.begin()
         with execution.planning(), translating(execution, planning=True):
             return self._context.sql(query, options if read_only else None, param_values=dict(parameters))
 

@@ -23,10 +23,13 @@ class Table(Protocol):
     name: str
     schema: pa.Schema
     partitions: int
+    runs_here: bool
+    """Whether the table's code is called by the query, so that an interrupt in it is the query's own."""
 
     def claim(self) -> None: ...
     def unclaim(self) -> None: ...
     def leave(self, reason: str) -> None: ...
+    def drop(self) -> None: ...
     def open(self, request: ScanRequest) -> Channel: ...
 
 
@@ -40,10 +43,11 @@ class Hint:
 
 @dataclass(frozen=True, slots=True)
 class ScanFailure:
-    """The first exception that came out of a scan of the query."""
+    """The first exception that kept a scan of the query from starting, or came out of it."""
 
     table: str
     error: BaseException
+    as_itself: bool
 
 
 class Execution:
@@ -71,7 +75,9 @@ class Execution:
         self._on_end = on_end
         self._lock = threading.Lock()
         self._claims: list[Table] = []
+        self._kept: list[object] = []
         self._channels: list[Channel] = []
+        self._begun = threading.Event()
         self._holders = 1
         self._stopped: str | None = None
 
@@ -84,8 +90,13 @@ class Execution:
         finally:
             _current.reset(token)
 
-    def claim(self, table: Table) -> None:
-        """Claim a scan for this run; what it raises also becomes the run's failure."""
+    def claim(self, table: Table, holder: object) -> None:
+        """Claim a scan for this run; what it raises also becomes the run's failure.
+
+        Args:
+            table: The table to scan.
+            holder: Kept for as long as the run lasts, since the table goes when nobody holds it.
+        """
         try:
             workers.acquire(table.partitions)
             try:
@@ -94,12 +105,22 @@ class Execution:
                 workers.release(table.partitions)
                 raise
         except BaseException as error:
-            self.record(table, error)
+            self.record(table, error, as_itself=True)
             raise
         self._claims.append(table)
+        self._kept.append(holder)
+
+    def begin(self) -> None:
+        """Let the scans start: somebody wants the result."""
+        self._begun.set()
 
     def open(self, table: Table, request: ScanRequest) -> Channel:
-        """Start one partition of a scan; ``release`` must follow."""
+        """Start one partition of a scan, once the result is wanted.
+
+        The engine starts some operators as soon as a stream is built; their scans wait here, so that
+        building a stream reads nothing.
+        """
+        self._begun.wait()
         with self._lock:
             if self._stopped is not None:
                 raise EngineError(f"The scan of table {table.name!r} began after its query ended: {self._stopped}.")
@@ -107,11 +128,17 @@ class Execution:
             self._channels.append(channel)
         return channel
 
-    def record(self, table: Table, error: BaseException) -> None:
-        """Remember the first failure of a scan; the engine would hand on only its text."""
+    def record(self, table: Table, error: BaseException, *, as_itself: bool) -> None:
+        """Remember the first failure of a scan; the engine would hand on only its text.
+
+        Args:
+            table: Whose scan it was.
+            error: What was raised.
+            as_itself: Whether the query raises just this, and not an error of the table that says so.
+        """
         with self._lock:
             if self.failure is None:
-                self.failure = ScanFailure(table.name, error)
+                self.failure = ScanFailure(table.name, error, as_itself)
 
     def hold(self) -> None:
         """Somebody more uses what the run has claimed."""
@@ -129,6 +156,7 @@ class Execution:
         for table in claims:
             table.leave("the query that read it has ended")
             workers.release(table.partitions)
+        self._kept.clear()
         self._on_end(self)
 
     def give_back(self) -> None:
@@ -149,6 +177,7 @@ class Execution:
         with self._lock:
             self._stopped = self._stopped or reason
             claims, channels = list(self._claims), list(self._channels)
+        self._begun.set()
         for table in claims:
             table.leave(reason)
         for channel in channels:

@@ -35,6 +35,7 @@ class PullTable:
     def __init__(self, name: str, schema: pa.Schema, provider: Any) -> None:
         self.name = name
         self.schema = schema
+        self.runs_here = True
         self._provider = provider
         count = getattr(provider, "partition_count", None)
         self.partitions = 1 if count is None else require_count(count(), f"partition_count() of table {name!r}")
@@ -47,6 +48,9 @@ class PullTable:
 
     def leave(self, reason: str) -> None:
         """Nothing to tell: each scan has a channel of its own."""
+
+    def drop(self) -> None:
+        """Nothing to tell either."""
 
     def open(self, request: ScanRequest) -> Channel:
         """Start reading one partition; the channel's batches have the table's columns or the request's."""

@@ -154,7 +154,7 @@ class _IpcFile(io.RawIOBase):
         self._written = io.BytesIO()
         self._writer: Any = pa.ipc.new_stream(self._written, schema)
         # The writer puts the schema before its first batch; opening the file must not wait for that one.
-        self._unread = schema.serialize().to_pybytes()
+        self._unread: bytes = schema.serialize().to_pybytes()
         self._skip = len(self._unread)
 
     def readable(self) -> bool:

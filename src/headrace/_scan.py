@@ -53,7 +53,7 @@ class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
         if filter is not None:
             raise EngineError(f"A filter reached the bridge of table {self._table.name!r}: {filter}.")
         if execution is not None:
-            execution.claim(self._table)
+            execution.claim(self._table, holder=self)
         return [_Fragment(self._table, execution, self._plan_name, i) for i in range(self._table.partitions)]
 
 
@@ -123,9 +123,11 @@ class _Batches:
             if self._ready:
                 return self._ready.popleft()
         except BaseException as error:
-            self._execution.record(self._table, error)
+            interrupt = isinstance(error, (KeyboardInterrupt, SystemExit))
+            self._execution.record(self._table, error, as_itself=interrupt and self._table.runs_here)
             self._release()
-            raise
+            # Not as itself: a StopIteration would look like the end, and the engine keeps only the text.
+            raise EngineError(f"The scan of table {self._table.name!r} failed.") from error
         self._release()
         raise StopIteration
 
@@ -134,7 +136,6 @@ class _Batches:
 
     def _fill(self) -> None:
         if self._channel is None:
-            # Not before the first batch is asked for: building a stream starts no provider.
             self._channel = self._execution.open(self._table, self._request)
         batches = self._channel.drain(GATHER_ROWS, GATHER_BYTES)
         if batches and batches[0].schema.names != self._projected.names:

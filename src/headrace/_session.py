@@ -15,7 +15,7 @@ from headrace import _runtime
 from headrace._arrow import require_schema
 from headrace._channel import Channel
 from headrace._dataframe import DataFrame, Host
-from headrace._errors import ClosedError, InvalidArgumentError, PlanError, TableExistsError
+from headrace._errors import InvalidArgumentError, PlanError, TableExistsError
 from headrace._provider import TableProvider
 from headrace._pull import PullTable
 from headrace._settings import parse_settings
@@ -90,6 +90,11 @@ class SessionContext:
             Exception: Whatever ``schema()`` raises; the table then does not exist.
         """
         name = self._require_name(name)
+        if isinstance(provider, type):
+            raise InvalidArgumentError(
+                f"Table {name!r}: {provider.__qualname__} is a class, and a provider is an object of one.",
+                hint=f"pass {provider.__qualname__}(...).",
+            )
         if not callable(getattr(provider, "schema", None)) or not callable(getattr(provider, "scan", None)):
             raise InvalidArgumentError(
                 f"Table {name!r}: a provider has the methods schema() and scan(), and {provider!r} has not both.",
@@ -256,11 +261,10 @@ class SessionContext:
         with self._lock:
             if not self._engine.has_table(name):
                 raise PlanError(f"There is no table {name!r} to deregister.")
-            self._engine.remove_table(name)
             table = self._push_tables.pop(name, None)
-        if table is not None:
-            failure = ClosedError(f"Streaming table {name!r} was deregistered while it was open.")
-            table.channel.abandon(failure, "the table was deregistered")
+            if table is not None:
+                table.abandon("the table was deregistered")
+            self._engine.remove_table(name)
 
     # -- queries ------------------------------------------------------------------------------------
 
@@ -323,7 +327,7 @@ class SessionContext:
             tables, self._push_tables = list(self._push_tables.values()), {}
         self._host.stop_all(reason)
         for table in tables:
-            table.channel.abandon(ClosedError(f"Streaming table {table.name!r} was cut off: {reason}."), reason)
+            table.abandon(reason)
 
     def _register_file(self, name: str, path: str | Path, method: str, options: Mapping[str, Any]) -> None:
         from headrace._sources import file_table

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import threading
 import time
 import warnings
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,6 +24,7 @@ class PushTable:
     """The reading side of a push table: one channel, claimed by one scan."""
 
     partitions = 1
+    runs_here = False
 
     def __init__(self, name: str, schema: pa.Schema, channel: Channel) -> None:
         self.name = name
@@ -54,6 +57,14 @@ class PushTable:
     def leave(self, reason: str) -> None:
         """The query that claimed the scan has ended; tell the writers."""
         self.channel.cancel(reason, CancelledError(f"The scan of {self.channel.name} was cancelled: {reason}."))
+
+    def drop(self) -> None:
+        """No plan can reach the table any more; tell the writers."""
+        self.abandon("the table was dropped")
+
+    def abandon(self, reason: str) -> None:
+        """End the stream from outside, unless it has ended: writers are told, a reader gets an error."""
+        self.channel.abandon(ClosedError(f"Streaming table {self.name!r} was cut off: {reason}."), reason)
 
     def open(self, request: ScanRequest) -> Channel:
         """The channel the producers write to."""
@@ -109,19 +120,14 @@ class TableSink:
             self._channel.write(self._checked(batch), timeout)
             return
         deadline = None if timeout is None else time.monotonic() + timeout
-        stream = open_stream(batch, "A batch to write")
-        try:
-            if stream.schema is not None:
-                require_same_fields(stream.schema, self._schema, self._what)
-            for written, part in enumerate(stream):
+        with self._opened(batch) as parts:
+            for written, part in enumerate(parts):
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 try:
-                    self._channel.write(self._checked(part), left)
+                    self._channel.write(part, left)
                 except WriteTimeoutError as error:
                     error.batches_written = written
                     raise
-        finally:
-            stream.close()
 
     def try_write(self, batch: Any) -> bool:
         """Hand a batch to the query if there is room now.
@@ -137,7 +143,7 @@ class TableSink:
             ConsumerGoneError: The query has ended, the table was deregistered or the session closed.
         """
         workers.require_same_process()
-        return self._channel.try_write(self._checked(self._as_one_batch(batch)))
+        return self._channel.try_write(self._as_one_batch(batch))
 
     async def write_async(self, batch: Any) -> None:
         """``write`` for asyncio: waits for room without blocking the event loop; cancelling it queues nothing more."""
@@ -145,14 +151,9 @@ class TableSink:
         if isinstance(batch, pa.RecordBatch):
             await self._channel.write_async(self._checked(batch))
             return
-        stream = open_stream(batch, "A batch to write")
-        try:
-            if stream.schema is not None:
-                require_same_fields(stream.schema, self._schema, self._what)
-            for part in stream:
-                await self._channel.write_async(self._checked(part))
-        finally:
-            stream.close()
+        with self._opened(batch) as parts:
+            for part in parts:
+                await self._channel.write_async(part)
 
     def close(self) -> None:
         """End the stream: the query reads what is queued and ends. Does nothing if the sink has ended already."""
@@ -214,20 +215,28 @@ class TableSink:
             require_no_nulls(batch, self._required, self._what)
         return batch
 
-    def _as_one_batch(self, source: Any) -> pa.RecordBatch:
-        if isinstance(source, pa.RecordBatch):
-            return source
+    @contextlib.contextmanager
+    def _opened(self, source: Any) -> Iterator[Iterable[pa.RecordBatch]]:
+        """The checked batches of anything that can be written; a table is checked before its first is handed out."""
         stream = open_stream(source, "A batch to write")
         try:
             if stream.schema is not None:
                 require_same_fields(stream.schema, self._schema, self._what)
-            batches = [self._checked(batch) for batch in stream]
+            checked = (self._checked(batch) for batch in stream)
+            yield list(checked) if isinstance(source, pa.Table) else checked
         finally:
             stream.close()
+
+    def _as_one_batch(self, source: Any) -> pa.RecordBatch:
+        if isinstance(source, pa.RecordBatch):
+            return self._checked(source)
+        with self._opened(source) as parts:
+            batches = list(parts)
         return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=self._schema)
 
 
 def _require_seconds(timeout: object) -> float:
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or math.isnan(timeout) or timeout < 0:
         raise InvalidArgumentError(f"timeout must be a number of seconds of at least 0, or None, not {timeout!r}.")
-    return float(timeout)
+    # Longer than a lock can wait is as good as for ever.
+    return min(float(timeout), threading.TIMEOUT_MAX)

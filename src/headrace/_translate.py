@@ -52,30 +52,32 @@ def translate(error: BaseException, failure: ScanFailure | None = None, *, plann
         return translate_scan(failure)
     if isinstance(error, (HeadraceError, KeyboardInterrupt, SystemExit, GeneratorExit)):
         return error
-    text = _NOISE.sub("", str(error)).strip() or type(error).__name__
-    kind, hint = _classify(error, str(error), planning)
+    text = message_of(error)
+    kind, hint = _classify(error, text, planning)
+    text = _NOISE.sub("", text)
     ours = kind(text if text.endswith(".") else f"{text}.", hint=hint)
     ours.__cause__ = error
     return ours
 
 
 def translate_scan(failure: ScanFailure) -> BaseException:
-    """What a table's own code raised, as the query's error; errors that are ours already stay what they are."""
+    """Refusals and interrupts are raised as they are; what else a table's own code raised is a TableError."""
     error = failure.error
-    if isinstance(error, (KeyboardInterrupt, SystemExit)):
+    if failure.as_itself:
         return error
-    if isinstance(error, HeadraceError) and error.__traceback__ is not None and _is_about_the_call(error):
-        return error
-    message = str(error).strip() or "<no message>"
-    ours = TableError(f"Table {failure.table!r} failed: {type(error).__name__}: {message}", table=failure.table)
+    ours = TableError(
+        f"Table {failure.table!r} failed: {type(error).__name__}: {message_of(error)}", table=failure.table
+    )
     ours.__cause__ = error
     return ours
 
 
-def _is_about_the_call(error: HeadraceError) -> bool:
-    from headrace._errors import ConsumedError, ResourcesExhaustedError
-
-    return isinstance(error, (ConsumedError, ResourcesExhaustedError))
+def message_of(error: BaseException) -> str:
+    """What an exception says, whatever it is made of."""
+    try:
+        return str(error).strip() or "<no message>"
+    except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
+        return "<no message: its __str__ raised>"
 
 
 def _classify(error: BaseException, text: str, planning: bool) -> tuple[type[HeadraceError], str | None]:
