@@ -92,6 +92,27 @@ def required_columns(schema: pa.Schema) -> tuple[int, ...]:
     return tuple(index for index, field in enumerate(schema) if not field.nullable)
 
 
+def filler(field: pa.Field, rows: int) -> pa.Array:
+    """An array that stands in for a column nobody reads: nulls, or zeros where nulls are not allowed."""
+    empty = pa.nulls(rows, field.type)
+    return empty if field.nullable else _without_nulls(empty)
+
+
+def _without_nulls(array: pa.Array) -> pa.Array:
+    kind, rows = array.type, len(array)
+    if pa.types.is_dictionary(kind):
+        indices = _without_nulls(pa.nulls(rows, kind.index_type))
+        return pa.DictionaryArray.from_arrays(indices, filler(pa.field("", kind.value_type, nullable=False), 1))
+    if pa.types.is_struct(kind):
+        return pa.StructArray.from_arrays([filler(child, rows) for child in kind], fields=list(kind))
+    if pa.types.is_fixed_size_list(kind):
+        values = filler(kind.value_field, rows * kind.list_size)
+        return pa.FixedSizeListArray.from_arrays(values, type=kind)
+    # What nulls() makes is zeros under a mask: take the mask off.
+    children = [array.values] if pa.types.is_nested(kind) and not pa.types.is_union(kind) else None
+    return pa.Array.from_buffers(kind, rows, [None, *array.buffers()[1:2]], null_count=0, children=children)
+
+
 class BatchStream:
     """What a caller or provider gave us, as record batches, with one ``close``.
 

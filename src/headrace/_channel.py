@@ -78,9 +78,11 @@ class Channel:
         self.name = name
         self.capacity = require_count(capacity, "capacity")
         self.max_bytes = None if max_bytes is None else require_count(max_bytes, "max_bytes")
-        self._lock = threading.Lock()
+        # Reentrant, as is every lock that a finalizer may take: garbage is collected in the middle of anything.
+        self._lock = threading.RLock()
         self._readable = threading.Condition(self._lock)
         self._writable = threading.Condition(self._lock)
+        self._over = threading.Condition(self._lock)
         self._async_readers: list[_AsyncWaiter] = []
         self._async_writers: list[_AsyncWaiter] = []
         self._queue: deque[tuple[pa.RecordBatch, int]] = deque()
@@ -134,20 +136,15 @@ class Channel:
     async def write_async(self, batch: pa.RecordBatch) -> None:
         """Queue a batch, waiting for room without blocking the event loop; raises as ``write`` does."""
         size = batch_size_in_bytes(batch)
-        started = time.monotonic()
-        blocked = False
         while True:
             with self._lock:
-                if blocked:
-                    self._seconds_blocked += time.monotonic() - started
-                    started = time.monotonic()
                 if self._state is not ChannelState.OPEN:
                     raise self._refusal()
                 if self._has_room(size):
                     self._put(batch, size)
                     return
                 waiter = _AsyncWaiter(self._async_writers)
-            blocked = True
+            started = time.monotonic()
             try:
                 await waiter.future
             except asyncio.CancelledError:
@@ -155,6 +152,9 @@ class Channel:
                     waiter.forget()
                     self._pass_on_room()
                 raise
+            finally:
+                with self._lock:
+                    self._seconds_blocked += time.monotonic() - started
 
     def close(self) -> bool:
         """End the stream after what is queued; False if it had ended already."""
@@ -193,6 +193,20 @@ class Channel:
                 with self._lock:
                     waiter.forget()
                 raise
+
+    def wait_until_over(self) -> None:
+        """Wait until the writing side has ended the stream, taking nothing.
+
+        Raises:
+            BaseException: The exception the channel was failed with; what is queued is not waited for.
+            HeadraceError: What the channel was cancelled with.
+        """
+        with self._lock:
+            while self._state is ChannelState.OPEN:
+                self._over.wait()
+            self.require_reader()
+            if self._failure is not None:
+                raise self._failure
 
     def require_reader(self) -> None:
         """Raise what the channel was cancelled with, if it was."""
@@ -366,6 +380,7 @@ class Channel:
     def _wake_all(self) -> None:
         self._readable.notify_all()
         self._writable.notify_all()
+        self._over.notify_all()
         _wake(self._async_readers)
         _wake(self._async_writers)
 

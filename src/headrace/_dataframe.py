@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -14,16 +15,25 @@ from headrace._channel import Channel
 from headrace._drain import Drain
 from headrace._errors import ClosedError, ConsumedError, InvalidArgumentError
 from headrace._execution import Execution
-from headrace._reader import RecordBatchReader, reader_over
+from headrace._reader import RecordBatchReader
 from headrace._runtime import workers
 from headrace._translate import translate
 
 if TYPE_CHECKING:
     from headrace._engine import Engine
 
-# What waits for the reader of a result while the engine works on: a few small batches, or one large one.
-READ_AHEAD_BATCHES = 4
-READ_AHEAD_BYTES = 1024 * 1024
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """How much of a result waits for its reader while the engine works on."""
+
+    batches: int
+    bytes: int | None
+
+
+# A few small batches, or one large one; or all of them.
+_STREAMED = ReadAhead(batches=4, bytes=1024 * 1024)
+_COLLECTED = ReadAhead(batches=2**63, bytes=None)
 
 
 class Host:
@@ -32,8 +42,8 @@ class Host:
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.closed = False
-        self._lock = threading.Lock()
-        self._running: dict[Execution, list[Channel]] = {}
+        self._lock = threading.RLock()
+        self._running: dict[Execution, list[Drain]] = {}
 
     def require_open(self) -> None:
         """Refuse to work for a closed session or in a forked child.
@@ -53,7 +63,9 @@ class Host:
             self._running[execution] = []
         return execution
 
-    def run(self, frame: Any, *, partitioned: bool) -> list[RecordBatchReader]:
+    def run(
+        self, frame: Any, read_ahead: ReadAhead = _STREAMED, *, partitioned: bool = False
+    ) -> list[RecordBatchReader]:
         """Start a run and give its readers: one, or one per partition."""
         self.require_open()
         execution = self.execution(frame)
@@ -64,7 +76,7 @@ class Host:
             execution.give_back()
             raise
         groups = [[stream] for stream in streams] if partitioned else [streams]
-        readers = _Readers(execution, [self._drain(group, schema, execution) for group in groups])
+        readers = _Readers(execution, [self._drain(group, schema, execution, read_ahead) for group in groups])
         execution.release()
         if self.closed:
             self.stop_all("the session was closed")
@@ -73,17 +85,20 @@ class Host:
     def stop_all(self, reason: str) -> None:
         """End every run of the session; their readers get a ClosedError."""
         with self._lock:
-            running = {execution: list(channels) for execution, channels in self._running.items()}
-        for execution, channels in running.items():
-            for channel in channels:
-                channel.cancel(reason, ClosedError(f"The stream was cut off: {reason}."))
+            running = {execution: list(drains) for execution, drains in self._running.items()}
+        for execution, drains in running.items():
+            for drain in drains:
+                drain.channel.cancel(reason, ClosedError(f"The stream was cut off: {reason}."))
             execution.stop(reason)
+            for drain in drains:
+                drain.stop()
 
-    def _drain(self, streams: list[Any], schema: pa.Schema, execution: Execution) -> Drain:
-        channel = Channel("the result", READ_AHEAD_BATCHES, READ_AHEAD_BYTES)
+    def _drain(self, streams: list[Any], schema: pa.Schema, execution: Execution, read_ahead: ReadAhead) -> Drain:
+        channel = Channel("the result", read_ahead.batches, read_ahead.bytes)
+        drain = Drain(streams, schema, channel, execution, lambda error, run: translate(error, run.failure))
         with self._lock:
-            self._running[execution].append(channel)
-        return Drain(streams, schema, channel, execution, lambda error, run: translate(error, run.failure))
+            self._running[execution].append(drain)
+        return drain
 
     def _forget(self, execution: Execution) -> None:
         with self._lock:
@@ -96,7 +111,7 @@ class _Readers:
     def __init__(self, execution: Execution, drains: list[Drain]) -> None:
         self._execution = execution
         self._drains = drains
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._open = len(drains)
 
     def open(self, schema: pa.Schema) -> list[RecordBatchReader]:
@@ -129,7 +144,7 @@ class DataFrame:
         self._host = host
         self._frame = frame
         self._consumed = False
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
 
     # -- execution ----------------------------------------------------------------------------------
 
@@ -144,7 +159,7 @@ class DataFrame:
             PlanError: The query cannot be planned.
             ResourcesExhaustedError: It reads more tables at once than there are worker threads.
         """
-        return self._run(partitioned=False)[0]
+        return self._run()[0]
 
     def execute_stream_partitioned(self) -> list[RecordBatchReader]:
         """Run the query and read each partition of its result by itself, all at the same time if wanted.
@@ -159,9 +174,7 @@ class DataFrame:
         Raises:
             HeadraceError: As ``execute_stream``, and whatever the query fails with.
         """
-        with self.execute_stream() as reader:
-            schema, batches = reader.schema, list(reader)
-        return reader_over(schema, batches)
+        return self._run(_COLLECTED)[0]._wait_until_over()
 
     def count(self) -> int:
         """Run the query and count its rows, keeping none; the frame stays usable.
@@ -169,7 +182,7 @@ class DataFrame:
         Raises:
             HeadraceError: As ``execute_stream``, and whatever the query fails with.
         """
-        with self._host.run(self._checked(), partitioned=False)[0] as reader:
+        with self._host.run(self._checked())[0] as reader:
             return sum(batch.num_rows for batch in reader)
 
     def show(self, rows: int = 20) -> None:
@@ -264,10 +277,10 @@ class DataFrame:
         """Execute the frame as a stream, for the Arrow PyCapsule interface."""
         return self.execute_stream().__arrow_c_stream__(requested_schema)
 
-    def _run(self, *, partitioned: bool) -> list[RecordBatchReader]:
+    def _run(self, read_ahead: ReadAhead = _STREAMED, *, partitioned: bool = False) -> list[RecordBatchReader]:
         with self._lock:
             frame = self._checked()
-            readers = self._host.run(frame, partitioned=partitioned)
+            readers = self._host.run(frame, read_ahead, partitioned=partitioned)
             self._frame, self._consumed = None, True
         return readers
 
@@ -292,7 +305,7 @@ class DataFrame:
     def _head(self, rows: int) -> tuple[pa.Table, bool]:
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:
             raise InvalidArgumentError(f"rows must be a whole number of at least 1, not {rows!r}.")
-        with self.limit(rows + 1)._run(partitioned=False)[0] as reader:
+        with self.limit(rows + 1).execute_stream() as reader:
             table = reader.read_all()
         return table.slice(0, rows), table.num_rows > rows
 

@@ -7,7 +7,9 @@ a wait inside the engine would not allow, and the engine works on the next batch
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -16,6 +18,10 @@ import pyarrow as pa
 from headrace import _runtime
 from headrace._channel import Channel, ChannelState
 from headrace._execution import Execution
+
+# How long a stopped query may take to end by itself, and then to notice that it is aborted.
+_ABORT_AFTER = 0.5
+_ABORT_AGAIN_AFTER = 3.0
 
 
 class Drain:
@@ -42,7 +48,7 @@ class Drain:
         self.channel = channel
         self.execution = execution
         self._translate = translate
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._running = len(self._pulls)
         self._started = False
         self._stopped = False
@@ -68,7 +74,7 @@ class Drain:
             started = self._started
         for pull in self._pulls:
             if started:
-                pull.abort()
+                pull.stop()
             else:
                 pull.drop()
 
@@ -101,33 +107,28 @@ class _Pull:
     def __init__(self, drain: Drain, stream: Any) -> None:
         self._drain = drain
         self._stream = stream
-        self._gate = threading.Lock()
-        self._thread_in_engine: int | None = None
-        self._aborted = False
+        self._thread = 0
+        self._stopped = False
+        self.done = False
+        self.abort_at = 0.0
 
     def run(self) -> None:
         """Pull until the end, an error, or an abort; then let go."""
+        self._thread = threading.get_ident()
         failure: BaseException | None = None
         try:
             try:
-                self._pull()
+                while not self._stopped and (batch := self._next()) is not None:
+                    self._drain.hand_on(batch)
             except BaseException as error:  # noqa: BLE001 - handed to the reader
                 failure = error
-            if self._aborted:
+            if self._stopped:
                 # An abort may still be pending in this thread: let it come out here, not in drop().
                 for _ in range(100):
                     pass
         except _AbortError:
             pass
         self.drop(failure)
-
-    def _pull(self) -> None:
-        while not self._aborted:
-            try:
-                batch = self._next()
-            except StopIteration:
-                return
-            self._drain.hand_on(batch)
 
     def drop(self, failure: BaseException | None = None) -> None:
         """Release the stream and, with it, everything upstream."""
@@ -139,27 +140,64 @@ class _Pull:
         del failure
         self._stream = None
         drain.execution.release()
+        self.done = True
 
-    def abort(self) -> None:
-        """Make the engine return: it looks for a pending exception of its thread every second."""
-        with self._gate:
-            self._aborted = True
-            if self._thread_in_engine is not None:
-                ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                    ctypes.c_ulong(self._thread_in_engine), ctypes.py_object(_AbortError)
-                )
+    def stop(self) -> None:
+        """Pull no more; if the engine goes on for its own sake, get the thread out of it."""
+        self._stopped = True
+        self.abort_at = time.monotonic() + _ABORT_AFTER
+        if not self.done:
+            _aborts.watch(self)
 
-    def _next(self) -> pa.RecordBatch:
-        with self._gate:
-            if self._aborted:
-                raise StopIteration
-            self._thread_in_engine = threading.get_ident()
-        try:
-            return next(self._stream).to_pyarrow()
-        finally:
-            with self._gate:
-                self._thread_in_engine = None
+    def abort(self) -> bool:
+        """Raise in the thread that is inside the engine; False if it is not just there.
+
+        The engine looks for a pending exception of its thread once a second. Set while the thread runs Python
+        code, the exception would come out anywhere.
+        """
+        frame = sys._current_frames().get(self._thread)
+        if frame is None or frame.f_code is not _Pull._next.__code__:
+            return False
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(_AbortError))
+        return True
+
+    def _next(self) -> pa.RecordBatch | None:
+        batch = next(self._stream, None)
+        return None if batch is None else batch.to_pyarrow()
+
+
+class _Aborts:
+    """Looks after stopped pulls: their scans have been told, and mostly that is enough to end them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.RLock()
+        self._watched: list[_Pull] = []
+        self._running = False
+
+    def watch(self, pull: _Pull) -> None:
+        with self._lock:
+            self._watched.append(pull)
+            if self._running:
+                return
+            self._running = True
+        _runtime.start_thread(self._run, "headrace-abort")
+
+    def _run(self) -> None:
+        while True:
+            time.sleep(_ABORT_AFTER / 5)
+            with self._lock:
+                self._watched = [pull for pull in self._watched if not pull.done]
+                if not self._watched:
+                    self._running = False
+                    return
+                waiting = list(self._watched)
+            for pull in waiting:
+                if time.monotonic() > pull.abort_at and pull.abort():
+                    pull.abort_at = time.monotonic() + _ABORT_AGAIN_AFTER
 
 
 class _AbortError(Exception):
     """Raised inside a draining thread to get it out of the engine."""
+
+
+_aborts = _Aborts()

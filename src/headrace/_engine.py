@@ -1,9 +1,9 @@
 """DataFusion: its contexts, how our tables get into plans, and how plans are run.
 
-A table of ours is registered as a view: a limit that lets every row pass, over the bridge's dataset. The
-engine does not push filters below a limit, so it applies them itself; pushed into a pyarrow dataset they
-would be taken for exact and evaluated with pyarrow's meaning of NOT IN, NaN and string views, which is not
-SQL's. Projections do go through.
+A table of ours is registered as a view that takes the bridge's struct apart, column by column. DataFusion
+would push a filter on a plain column of a pyarrow dataset into the dataset, take it for applied, and so get
+pyarrow's meaning of NOT IN, NaN and string views, which is not SQL's. A filter on a field of a struct it
+keeps, and applies itself.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary, finalize
 
@@ -19,13 +20,19 @@ import datafusion
 import pyarrow as pa
 from datafusion import RuntimeEnvBuilder, SessionConfig, SQLOptions
 
-from headrace._errors import ConfigurationError
+from headrace._errors import ConfigurationError, StorageError
 from headrace._execution import Execution, Hint, Table
-from headrace._pushdown import EVERY_ROW, is_row_wise, scan_hints, scanned_tables
+from headrace._pushdown import is_row_wise, scan_hints, scanned_tables
 from headrace._runtime import workers
-from headrace._scan import SLICE_ROWS, TableDataset
+from headrace._scan import ROW, SLICE_ROWS, TableDataset
 from headrace._settings import Settings
-from headrace._translate import translate
+from headrace._translate import message_of, translate
+
+_LIVE = {
+    "datafusion.execution.batch_size": 1,
+    "datafusion.execution.target_partitions": 1,
+    "datafusion.optimizer.enable_round_robin_repartition": False,
+}
 
 
 class Engine:
@@ -33,13 +40,14 @@ class Engine:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        with _configuring():
-            self._context = datafusion.SessionContext(_config(settings), _runtime_environment(settings))
+        self._context = datafusion.SessionContext(_config(settings), _runtime_environment(settings))
+        _configure(self._context, settings)
         # Tables are planned here first, so that the user's context has only the views in it.
         self._tables = datafusion.SessionContext()
-        self._live = datafusion.SessionContext(_live_config(settings)) if settings.low_latency else None
+        self._live = _live_context(settings) if settings.low_latency else None
         self._bridged: WeakValueDictionary[str, TableDataset] = WeakValueDictionary()
         self._numbers = count(2)
+        self._paths: dict[str, Path] = {}
         workers.start(lambda: self._tables.sql("select 1").collect())
 
     # -- tables -------------------------------------------------------------------------------------
@@ -48,9 +56,11 @@ class Engine:
         """Register one of our tables."""
         with translating(planning=True):
             plan_name = self._plan_name(name)
-            dataset = TableDataset(table, plan_name, wants_hints=wants_hints)
+            dataset = TableDataset(table, plan_name, hinted=table.schema if wants_hints else None)
             self._tables.register_table(plan_name, dataset)
-            view = self._tables.table(plan_name).limit(EVERY_ROW).into_view()
+            row = datafusion.col(ROW)
+            columns = [row[column].alias(column) for column in table.schema.names]
+            view = self._tables.table(plan_name).select(*columns).into_view()
             # From here on only plans hold the table, so it goes when the last of them does.
             self._tables.deregister_table(plan_name)
             self._context.register_table(quoted(name), view)
@@ -58,10 +68,22 @@ class Engine:
         # DDL can take a name away behind the session's back; then no query is ever going to read the table.
         finalize(dataset, table.drop).atexit = False
 
-    def add_native(self, name: str, register: Callable[[datafusion.SessionContext, str], None]) -> None:
-        """Register a table that DataFusion itself, or a library for it, implements."""
+    def add_native(
+        self, name: str, register: Callable[[datafusion.SessionContext, str], None], path: Path | None = None
+    ) -> None:
+        """Register a table that DataFusion itself, or a library for it, implements.
+
+        Args:
+            name: What queries call it.
+            register: Does it.
+            path: The local file or folder it reads; looked for whenever the table is, since the engine takes
+                one that has gone for an empty table.
+        """
         with translating(planning=True):
             register(self._context, quoted(name))
+        self._paths.pop(name, None)
+        if path is not None:
+            self._paths[name] = path
 
     def has_table(self, name: str) -> bool:
         """Whether a query can name this table."""
@@ -108,21 +130,40 @@ class Engine:
 
     def execution(self, frame: Any | None, on_end: Callable[[Execution], None]) -> Execution:
         """A new run of a frame."""
+        if frame is not None and self._paths:
+            self._require_paths(frame)
         hints: Mapping[str, Hint] = {}
-        if frame is not None and any(dataset.wants_hints for dataset in list(self._bridged.values())):
+        schemas = {name: dataset.hinted for name, dataset in self._bridged.items() if dataset.hinted is not None}
+        if frame is not None and schemas:
             with translating(planning=True):
-                hints = scan_hints(frame.optimized_logical_plan())
+                hints = scan_hints(frame.optimized_logical_plan(), schemas)
         return Execution(hints, max_rows=self._settings.batch_size or SLICE_ROWS, on_end=on_end)
 
     def streams(self, frame: Any, execution: Execution, *, partitioned: bool) -> list[Any]:
         """Start a run: the streams of its partitions, or one that merges them."""
         with translating(execution, planning=True):
             if type(frame.logical_plan().to_variant()).__name__ == "Explain":
-                return [frame.execute_stream()]
+                return [frame.execute_stream().rbs]
             with execution.planning():
                 if self._live is not None and self._is_live(frame):
                     return self._live_streams(frame)
-                return list(frame.execute_stream_partitioned()) if partitioned else [frame.execute_stream()]
+                # Without the wrappers around them, which put a Python frame between the drain and the engine.
+                streams = frame.execute_stream_partitioned() if partitioned else [frame.execute_stream()]
+                return [stream.rbs for stream in streams]
+
+    def _require_paths(self, frame: Any) -> None:
+        with translating(planning=True):
+            scanned = scanned_tables(frame.logical_plan())
+        for name, path in self._paths.items():
+            if name not in scanned:
+                continue
+            try:
+                path.stat()
+            except OSError as error:
+                raise StorageError(
+                    f"Table {name!r}: {str(path)!r} cannot be read any more: {error.strerror}.",
+                    hint="restore it, or deregister the table.",
+                ) from error
 
     def _is_live(self, frame: Any) -> bool:
         plan = frame.optimized_logical_plan()
@@ -133,7 +174,7 @@ class Engine:
         # in a context that gathers nothing and run in the session's, a row passes as soon as it comes.
         assert self._live is not None
         plan = self._live.create_dataframe_from_logical_plan(frame.logical_plan()).execution_plan()
-        return [self._context.execute(plan, partition) for partition in range(plan.partition_count)]
+        return [self._context.execute(plan, partition).rbs for partition in range(plan.partition_count)]
 
 
 def quoted(name: str) -> str:
@@ -152,35 +193,34 @@ def translating(execution: Execution | None = None, *, planning: bool = False) -
         raise ours from (ours.__cause__ if ours is not error else error.__cause__)
 
 
-@contextmanager
-def _configuring() -> Iterator[None]:
-    try:
-        yield
-    except BaseException as error:
-        if isinstance(error, (ConfigurationError, KeyboardInterrupt)):
-            raise
-        raise ConfigurationError(f"The engine refuses its configuration: {error}.") from error
-
-
 def _config(settings: Settings) -> SessionConfig:
     config = SessionConfig().with_information_schema(True)
     if settings.target_partitions is not None:
         config = config.with_target_partitions(settings.target_partitions)
     if settings.batch_size is not None:
         config = config.with_batch_size(settings.batch_size)
-    return _with_options(config, settings)
-
-
-def _live_config(settings: Settings) -> SessionConfig:
-    config = SessionConfig().with_target_partitions(1).with_batch_size(1)
-    config = config.set("datafusion.optimizer.enable_round_robin_repartition", "false")
-    return _with_options(config, settings)
-
-
-def _with_options(config: SessionConfig, settings: Settings) -> SessionConfig:
-    for key, value in settings.config.items():
-        config = config.set(key, value)
     return config
+
+
+def _live_context(settings: Settings) -> datafusion.SessionContext:
+    context = datafusion.SessionContext()
+    _configure(context, settings)
+    # After the user's: these are what makes it live.
+    for key, value in _LIVE.items():
+        context.sql(f"SET {key} = {value}")
+    return context
+
+
+def _configure(context: datafusion.SessionContext, settings: Settings) -> None:
+    for key, value in settings.config.items():
+        escaped = value.replace("'", "''")
+        try:
+            context.sql(f"SET {key} = '{escaped}'")
+        except Exception as error:
+            raise ConfigurationError(
+                f"The engine refuses the setting {key!r} with the value {value!r}: {message_of(error)}",
+                hint="SHOW ALL lists the engine's settings.",
+            ) from error
 
 
 def _runtime_environment(settings: Settings) -> RuntimeEnvBuilder:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -33,10 +34,18 @@ class Table(Protocol):
     def open(self, request: ScanRequest) -> Channel: ...
 
 
+class Scan(Protocol):
+    """One partition's batches, in the hands of the engine."""
+
+    def retire(self) -> None: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Hint:
     """What the plan lets a provider leave out of one scan."""
 
+    columns: tuple[str, ...] = ()
+    """The columns that are read; empty for all."""
     filter: Any | None = None
     limit: int | None = None
 
@@ -73,12 +82,15 @@ class Execution:
         self.max_rows = max_rows
         self.failure: ScanFailure | None = None
         self._on_end = on_end
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._claims: list[Table] = []
         self._kept: list[object] = []
         self._channels: list[Channel] = []
         self._begun = threading.Event()
         self._holders = 1
+        self._scans: weakref.WeakSet[Scan] = weakref.WeakSet()
+        self._open_scans = 0
+        self._over = False
         self._stopped: str | None = None
 
     @contextlib.contextmanager
@@ -140,18 +152,38 @@ class Execution:
             if self.failure is None:
                 self.failure = ScanFailure(table.name, error, as_itself)
 
+    def scan_opened(self, scan: Scan) -> None:
+        """The engine has a scan of this run in its hands; ``scan_released`` must follow."""
+        with self._lock:
+            self._scans.add(scan)
+            self._open_scans += 1
+
+    def scan_released(self) -> None:
+        """It has let go of one."""
+        with self._lock:
+            self._open_scans -= 1
+        self._end_if_over()
+
     def hold(self) -> None:
-        """Somebody more uses what the run has claimed."""
+        """Somebody more wants results of the run."""
         with self._lock:
             self._holders += 1
 
     def release(self) -> None:
-        """One less does; the last one ends the run."""
+        """One less does; with the last one the run ends."""
         with self._lock:
             self._holders -= 1
             if self._holders:
                 return
-            self._holders = -1
+        # The engine drops its scans when it gets to it; what they hold is free already.
+        self.stop("the query has ended")
+        self._end_if_over()
+
+    def _end_if_over(self) -> None:
+        with self._lock:
+            if self._over or self._holders or self._open_scans:
+                return
+            self._over = True
             claims, self._claims = self._claims, []
         for table in claims:
             table.leave("the query that read it has ended")
@@ -182,6 +214,8 @@ class Execution:
             table.leave(reason)
         for channel in channels:
             channel.cancel(reason)
+        for scan in list(self._scans):
+            scan.retire()
 
 
 _current: ContextVar[Execution | None] = ContextVar("headrace_execution", default=None)

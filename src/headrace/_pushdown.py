@@ -1,13 +1,15 @@
-"""What a plan lets a provider leave out: the filter and the limit above each scan.
+"""What a plan lets a provider leave out: columns, and rows by the filter and the limit above each scan.
 
-Both are hints. The filter stays in the plan too, so what cannot be said as a pyarrow expression with the
+All of it is a hint. The filter stays in the plan too, so what cannot be said as a pyarrow expression with the
 engine's exact meaning is simply not said, and a provider that ignores the rest is still right.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -16,10 +18,6 @@ import pyarrow.dataset
 from datafusion import Expr
 
 from headrace._execution import Hint
-
-# The engine keeps filters above a limit; this one lets every row pass (see ``_engine``).
-EVERY_ROW = 2**63 - 1
-_BRIDGE_LIMIT = f"Limit: skip=0, fetch={EVERY_ROW}"
 
 _ROW_WISE = frozenset(
     {"Projection", "Filter", "SubqueryAlias", "TableScan", "Limit", "Union", "EmptyRelation", "Unnest"}
@@ -35,28 +33,63 @@ _COMPARISONS = {
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-def scan_hints(plan: Any) -> dict[str, Hint]:
+_SCAN = re.compile(r"^ *TableScan: (\S+)", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scan:
+    """A scan of one of our tables: the columns taken out of its struct, and what stands right above."""
+
+    table: str
+    columns: Mapping[str, str]
+    predicate: Any | None
+    limit: int | None
+
+
+def scan_hints(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Hint]:
     """The hints of an optimised logical plan, by the plan names of the tables it scans.
 
-    A table scanned twice gets a hint only if both scans have the same.
+    Which scan of a table is which cannot be told when the plan is run, so a table scanned more than once gets
+    only the columns, those of all its scans.
+
+    Args:
+        plan: The plan.
+        schemas: By plan name, the schemas of the tables that can use a hint.
     """
-    hints: dict[str, Hint] = {}
-    for name, predicate, fetch in _scans(plan, None):
-        limit = fetch if fetch is not None and fetch < EVERY_ROW else None
-        hint = Hint(None if predicate is None else _convert_all(predicate), limit)
-        hints[name] = hint if name not in hints or _same(hints[name], hint) else Hint()
-    return hints
+    understood: dict[str, list[_Scan]] = {}
+    for scan in _scans(plan, None):
+        understood.setdefault(scan.table, []).append(scan)
+    scanned = scanned_tables(plan)
+    return {
+        table: _hint(scans, schemas[table])
+        for table, scans in understood.items()
+        if table in schemas and scanned.count(table) == len(scans)
+    }
 
 
-def scanned_tables(plan: Any) -> frozenset[str]:
-    """The plan names of all tables a logical plan scans."""
-    return frozenset(name for name, _, _ in _scans(plan, None))
+def _hint(scans: list[_Scan], schema: pa.Schema) -> Hint:
+    read = {column for scan in scans for column in scan.columns.values()}
+    columns = tuple(name for name in schema.names if name in read)
+    if len(scans) > 1:
+        return Hint(columns)
+    scan = scans[0]
+    if scan.predicate is None:
+        return Hint(columns, limit=scan.limit)
+    return Hint(columns, filter=_Predicate(scan.columns, schema).convert_all(Expr(scan.predicate)), limit=scan.limit)
+
+
+def scanned_tables(plan: Any) -> list[str]:
+    """The names of all tables a logical plan scans, those in subqueries included, once per scan."""
+    return _SCAN.findall(plan.display_indent())
 
 
 def is_row_wise(plan: Any) -> bool:
     """Whether every row of the result comes from one row of a scan, independently of all others."""
-    name = _node_name(plan)
-    return name in _ROW_WISE and all(is_row_wise(child) for child in plan.inputs())
+    return "Subquery:" not in plan.display_indent() and _is_row_wise(plan)
+
+
+def _is_row_wise(plan: Any) -> bool:
+    return _node_name(plan) in _ROW_WISE and all(_is_row_wise(child) for child in plan.inputs())
 
 
 def _node_name(plan: Any) -> str:
@@ -66,29 +99,90 @@ def _node_name(plan: Any) -> str:
         return "unknown"
 
 
-def _scans(plan: Any, predicate: Any | None) -> Iterator[tuple[str, Any | None, int | None]]:
+def _scans(plan: Any, predicate: Any | None) -> Iterator[_Scan]:
+    """The scans below a node that stands under a filter with this predicate, or under none."""
     name = _node_name(plan)
-    if name == "TableScan":
-        scan = plan.to_variant()
-        yield scan.table_name(), predicate, scan.fetch()
+    inputs = plan.inputs()
+    if name == "Projection" and len(inputs) == 1 and _node_name(inputs[0]) == "TableScan":
+        columns = _taken_apart(plan.to_variant().projections())
+        if columns is not None:
+            scan = inputs[0].to_variant()
+            yield _Scan(scan.table_name(), columns, predicate, scan.fetch())
         return
-    below = None
-    if name == "Filter":
-        below = plan.to_variant().predicate()
-    elif plan.display() == _BRIDGE_LIMIT:
-        below = predicate
-    for child in plan.inputs():
-        yield from _scans(child, below)
+    for child in inputs:
+        yield from _scans(child, plan.to_variant().predicate() if name == "Filter" else None)
 
 
-def _same(left: Hint, right: Hint) -> bool:
-    return left.limit == right.limit and str(left.filter) == str(right.filter)
+def _taken_apart(projections: list[Any]) -> dict[str, str] | None:
+    """The struct's fields by the names a projection gives them; None if it does anything else."""
+    columns = {}
+    for expr in map(Expr, projections):
+        source = expr.rex_call_operands()[0] if expr.variant_name() == "Alias" else expr
+        if source.variant_name() != "ScalarFunction" or source.rex_call_operator() != "get_field":
+            return None
+        field = source.rex_call_operands()[1].python_value()
+        columns[expr.to_variant().alias() if expr.variant_name() == "Alias" else expr.schema_name()] = field.as_py()
+    return columns
 
 
-def _convert_all(predicate: Any) -> Any | None:
-    """As much of a predicate as can be said: of conditions joined by AND, those that convert."""
-    parts = [converted for part in _conjuncts(Expr(predicate)) if (converted := _convert(part)) is not None]
-    return reduce(operator.and_, parts) if parts else None
+class _Predicate:
+    """Conditions on a table's columns, as far as they can be said in pyarrow.
+
+    Args:
+        columns: The table's columns by the names the plan has for them.
+        schema: The table's schema.
+    """
+
+    def __init__(self, columns: Mapping[str, str], schema: pa.Schema) -> None:
+        self._columns = columns
+        self._schema = schema
+
+    def convert_all(self, expr: Expr) -> Any | None:
+        """Of conditions joined by AND, those that convert; None if none does."""
+        parts = [converted for part in _conjuncts(expr) if (converted := self._convert(part)) is not None]
+        return reduce(operator.and_, parts) if parts else None
+
+    def _convert(self, expr: Expr) -> Any | None:
+        kind = expr.variant_name()
+        if kind not in {"BinaryExpr", "IsNull", "IsNotNull", "InList"}:
+            return None
+        operands = expr.rex_call_operands()
+        if kind == "BinaryExpr":
+            return self._binary(expr.rex_call_operator(), *operands)
+        column = self._column(operands[0])
+        if column is None:
+            return None
+        if kind == "IsNull":
+            return pyarrow.dataset.field(column).is_null()
+        if kind == "IsNotNull":
+            return pyarrow.dataset.field(column).is_valid()
+        values = [self._value(operand, column) for operand in operands[1:]]
+        if expr.to_variant().negated() or any(value is None for value in values):
+            return None
+        return pyarrow.dataset.field(column).isin(pa.array(values, self._schema.field(column).type))
+
+    def _binary(self, symbol: str, left: Expr, right: Expr) -> Any | None:
+        if symbol in {"AND", "OR"}:
+            sides = self._convert(left), self._convert(right)
+            if sides[0] is None or sides[1] is None:
+                return None
+            return sides[0] & sides[1] if symbol == "AND" else sides[0] | sides[1]
+        if self._column(left) is None:
+            left, right, symbol = right, left, _MIRRORED.get(symbol, symbol)
+        column = self._column(left)
+        value = None if column is None else self._value(right, column)
+        if value is None or symbol not in _COMPARISONS:
+            return None
+        return _COMPARISONS[symbol](pyarrow.dataset.field(column), value)
+
+    def _column(self, expr: Expr) -> str | None:
+        column = self._columns.get(expr.to_variant().name()) if expr.variant_name() == "Column" else None
+        return column if column is not None and _compares_alike(self._schema.field(column).type) else None
+
+    def _value(self, expr: Expr, column: str) -> pa.Scalar | None:
+        value = expr.python_value() if expr.variant_name() == "Literal" else None
+        fits = isinstance(value, pa.Scalar) and value.is_valid and value.type == self._schema.field(column).type
+        return value if fits else None
 
 
 def _conjuncts(expr: Expr) -> Iterator[Expr]:
@@ -99,63 +193,17 @@ def _conjuncts(expr: Expr) -> Iterator[Expr]:
         yield expr
 
 
-def _convert(expr: Expr) -> Any | None:
-    kind = expr.variant_name()
-    operands = expr.rex_call_operands() if kind in {"BinaryExpr", "IsNull", "IsNotNull", "InList"} else []
-    if kind == "IsNull":
-        return _null_test(operands[0], is_null=True)
-    if kind == "IsNotNull":
-        return _null_test(operands[0], is_null=False)
-    if kind == "InList" and not expr.to_variant().negated():
-        return _membership(operands)
-    if kind == "BinaryExpr":
-        symbol = expr.rex_call_operator()
-        left, right = operands
-        if symbol in {"AND", "OR"}:
-            sides = _convert(left), _convert(right)
-            if sides[0] is None or sides[1] is None:
-                return None
-            return sides[0] & sides[1] if symbol == "AND" else sides[0] | sides[1]
-        return _comparison(symbol, left, right)
-    return None
+def _compares_alike(kind: pa.DataType) -> bool:
+    """Whether pyarrow compares values of a type, and just as the engine does.
 
-
-def _null_test(operand: Expr, *, is_null: bool) -> Any | None:
-    column = _column(operand)
-    if column is None:
-        return None
-    return column.is_null() if is_null else column.is_valid()
-
-
-def _membership(operands: list[Expr]) -> Any | None:
-    column = _column(operands[0])
-    values = [value for operand in operands[1:] if (value := _value(operand)) is not None]
-    if column is None or not values or len(values) < len(operands) - 1:
-        return None
-    return column.isin(pa.array([value.as_py() for value in values], values[0].type))
-
-
-def _comparison(symbol: str, left: Expr, right: Expr) -> Any | None:
-    if _column(left) is None:
-        left, right, symbol = right, left, _MIRRORED.get(symbol, symbol)
-    column, value = _column(left), _value(right)
-    if column is None or value is None or symbol not in _COMPARISONS:
-        return None
-    return _COMPARISONS[symbol](column, value)
-
-
-def _column(expr: Expr) -> Any | None:
-    return pyarrow.dataset.field(expr.to_variant().name()) if expr.variant_name() == "Column" else None
-
-
-def _value(expr: Expr) -> pa.Scalar | None:
-    """A literal that pyarrow compares as the engine does.
-
-    Floating point is left out: NaN and the two zeros are ordered by one and not by the other.
+    Floating point is not among them: NaN and the two zeros are ordered by one and not by the other.
     """
-    if expr.variant_name() != "Literal":
-        return None
-    value = expr.python_value()
-    if not isinstance(value, pa.Scalar) or not value.is_valid or pa.types.is_nested(value.type):
-        return None
-    return None if pa.types.is_floating(value.type) else value
+    types = pa.types
+    return (
+        types.is_integer(kind)
+        or types.is_boolean(kind)
+        or types.is_date(kind)
+        or types.is_timestamp(kind)
+        or types.is_decimal128(kind)
+        or kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+    )

@@ -88,6 +88,10 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
         """Release the stream and everything upstream; idempotent."""
         self._reading.close()
 
+    def _wait_until_over(self) -> Self:
+        self._reading.wait_until_over()
+        return self
+
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
 
@@ -174,12 +178,3 @@ class _IpcFile(io.RawIOBase):
             self._written.truncate()
         part, self._unread = self._unread[:size], self._unread[size:]
         return part
-
-
-def reader_over(schema: pa.Schema, batches: list[pa.RecordBatch]) -> RecordBatchReader:
-    """A reader over batches already in memory."""
-    channel = Channel("a collected result", max(1, len(batches)))
-    for batch in batches:
-        channel.write(batch)
-    channel.close()
-    return RecordBatchReader(schema, channel)

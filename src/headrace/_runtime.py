@@ -74,7 +74,7 @@ class _Workers:
             ResourcesExhaustedError: Too many are taken; nothing was taken more.
         """
         with self._idle:
-            limit = max(1, (self._count or 1) - 1)
+            limit = (self._count or 1) - 1
             if self._held + scans > limit:
                 raise ResourcesExhaustedError(
                     f"The query scans more tables at once than there are worker threads left: {limit} scans can "

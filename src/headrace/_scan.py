@@ -1,20 +1,21 @@
 """The bridge: a table of ours as a pyarrow Dataset, which DataFusion knows how to scan.
 
 At planning DataFusion asks the dataset for its fragments, one per partition; at execution it asks a
-fragment for batches, on a worker thread. Filters never get here: they stay in the plan, above the bridge,
-where the engine applies them with SQL's own meaning of nulls, NaN and types (see ``_engine``).
+fragment for batches, on a worker thread. The dataset has one column, a struct of all the table's: what
+queries see is a view that takes the struct apart (see ``_engine`` for why).
 """
 
 from __future__ import annotations
 
+import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.dataset
 
-from headrace._arrow import batch_size_in_bytes
+from headrace._arrow import batch_size_in_bytes, filler
 from headrace._channel import Channel
 from headrace._errors import EngineError
 from headrace._execution import Execution, Hint, Table, current_execution
@@ -30,28 +31,39 @@ SLICE_ROWS = 32 * 1024
 SLICE_BYTES = 1024 * 1024
 
 
-class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
-    """A table as DataFusion sees it."""
+# The one column of the dataset.
+ROW = "row"
 
-    def __init__(self, table: Table, plan_name: str, *, wants_hints: bool) -> None:
+
+class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
+    """A table as DataFusion sees it.
+
+    Args:
+        table: The table.
+        plan_name: What plans call it.
+        hinted: Its schema, if its scans can make use of a hint.
+    """
+
+    def __init__(self, table: Table, plan_name: str, *, hinted: pa.Schema | None) -> None:
         self._table = table
         self._plan_name = plan_name
-        self.wants_hints = wants_hints
+        self._schema = _row_schema(table.schema)
+        self.hinted = hinted
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's schema."""
-        return self._table.schema
+        """One struct, of all the table's columns."""
+        return self._schema
 
     def scanner(self, columns: Sequence[str] | None = None, filter: object = None) -> _Scanner:
         """Called at planning, to learn the projected schema."""
-        return _Scanner(_project(self._table.schema, columns), None)
+        return _Scanner(_projected(self._schema, columns), None)
 
     def get_fragments(self, filter: object = None) -> list[_Fragment]:
         """Called at planning, once per physical scan; claims the scan if the plan is going to be run."""
-        execution = current_execution()
         if filter is not None:
             raise EngineError(f"A filter reached the bridge of table {self._table.name!r}: {filter}.")
+        execution = current_execution()
         if execution is not None:
             execution.claim(self._table, holder=self)
         return [_Fragment(self._table, execution, self._plan_name, i) for i in range(self._table.partitions)]
@@ -76,11 +88,12 @@ class _Fragment:
         """Called at execution, on a worker thread."""
         if self._execution is None:
             raise EngineError(f"Table {self._table.name!r} was planned for no execution and cannot be scanned.")
+        names = tuple(self._table.schema.names)
         hint = self._execution.hints.get(self._plan_name, Hint())
-        projected = _project(self._table.schema, columns)
+        projected = _projected(schema, columns)
         request = ScanRequest(
             # Where only the number of rows counts, one column carries it.
-            columns=tuple(projected.names) or (self._table.schema.names[0],),
+            columns=(hint.columns or names) if len(projected) else names[:1],
             filter=hint.filter,
             limit=hint.limit,
             partition=self._partition,
@@ -101,22 +114,30 @@ class _Scanner:
 
 
 class _Batches:
-    """The batches of one partition, gathered and projected; released when the engine lets go of it."""
+    """The batches of one partition, gathered, sliced and wrapped; released when the engine lets go of it."""
 
     def __init__(self, table: Table, execution: Execution, request: ScanRequest, projected: pa.Schema) -> None:
         self._table = table
         self._execution = execution
         self._request = request
         self._projected = projected
+        self._fillers: dict[str, pa.Array] = {}
         self._channel: Channel | None = None
         self._ready: deque[pa.RecordBatch] = deque()
+        self._lock = threading.RLock()
+        self._in_engine_call = False
+        self._retired = False
         self._released = False
-        execution.hold()
+        execution.scan_opened(self)
 
     def __iter__(self) -> _Batches:
         return self
 
     def __next__(self) -> pa.RecordBatch:
+        with self._lock:
+            if self._released:
+                raise StopIteration
+            self._in_engine_call = True
         try:
             if not self._ready:
                 self._fill()
@@ -128,8 +149,21 @@ class _Batches:
             self._release()
             # Not as itself: a StopIteration would look like the end, and the engine keeps only the text.
             raise EngineError(f"The scan of table {self._table.name!r} failed.") from error
+        finally:
+            with self._lock:
+                self._in_engine_call = False
+            if self._retired:
+                self._release()
         self._release()
         raise StopIteration
+
+    def retire(self) -> None:
+        """The run is over: release now, or when the call the engine is in returns."""
+        with self._lock:
+            self._retired = True
+            in_engine_call = self._in_engine_call
+        if not in_engine_call:
+            self._release()
 
     def __del__(self) -> None:
         self._release()
@@ -138,21 +172,45 @@ class _Batches:
         if self._channel is None:
             self._channel = self._execution.open(self._table, self._request)
         batches = self._channel.drain(GATHER_ROWS, GATHER_BYTES)
-        if batches and batches[0].schema.names != self._projected.names:
-            batches = [batch.select(self._projected.names) for batch in batches]
         for batch in batches if len(batches) == 1 else _gather(batches):
-            self._ready.extend(_slices(batch, self._execution.max_rows))
+            self._ready.extend(self._wrap(part) for part in _slices(batch, self._execution.max_rows))
+
+    def _wrap(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if not len(self._projected):
+            return batch.select([])
+        if batch.num_columns < len(self._table.schema):
+            batch = self._complete(batch)
+        return pa.RecordBatch.from_arrays([batch.to_struct_array()], schema=self._projected)
+
+    def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Columns the query does not read, and the provider left out, get values that nobody looks at."""
+        rows = batch.num_rows
+        columns = []
+        for field in self._table.schema:
+            if field.name in batch.schema.names:
+                columns.append(batch.column(field.name))
+                continue
+            if len(self._fillers.get(field.name, ())) < rows:
+                self._fillers[field.name] = filler(field, rows)
+            columns.append(self._fillers[field.name].slice(0, rows))
+        return pa.RecordBatch.from_arrays(columns, schema=self._table.schema)
 
     def _release(self) -> None:
-        if self._released:
-            return
-        self._released = True
+        with self._lock:
+            if self._released:
+                return
+            self._released = True
+        self._ready.clear()
         if self._channel is not None:
             self._channel.cancel("the query needs no more of its rows")
-        self._execution.release()
+        self._execution.scan_released()
 
 
-def _project(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+def _row_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(ROW, pa.struct(list(schema)), nullable=False)], schema.metadata)
+
+
+def _projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     return schema if columns is None else pa.schema([schema.field(name) for name in columns], schema.metadata)
 
 
@@ -161,7 +219,7 @@ def _gather(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for small, run in groupby(batches, lambda batch: batch_size_in_bytes(batch) < SMALL_BYTES):
         gathered = list(run)
         if small and len(gathered) > 1:
-            yield _concatenate(gathered)
+            yield from _concatenate(gathered)
         else:
             yield from gathered
 
@@ -178,9 +236,9 @@ def _slices(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, max_rows)
 
 
-def _concatenate(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
-    if batches[0].num_columns:
-        return pa.concat_batches(batches)
-    rows = sum(batch.num_rows for batch in batches)
-    # A batch without columns still counts: any column will do to carry the number of rows.
-    return pa.record_batch({"rows": pa.nulls(rows)}).select([])
+def _concatenate(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    try:
+        return [pa.concat_batches(batches)]
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        # Dictionaries that do not fit into one; apart they are just as good.
+        return batches

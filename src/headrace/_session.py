@@ -160,11 +160,10 @@ class SessionContext:
             StorageError: There is no such table or version.
             TableExistsError: The name is taken.
         """
-        from headrace._sources import lance_table
+        from headrace._sources import lance_table, require_location
 
         name = self._require_name(name)
-        if not isinstance(uri, (str, Path)) or not str(uri).strip():
-            raise InvalidArgumentError(f"Table {name!r}: the location must be a path or a URL, not {uri!r}.")
+        require_location(name, uri)
         with self._lock:
             self._require_free(name)
             self._engine.add_native(name, lance_table(name, str(uri), storage_options, version))
@@ -330,12 +329,13 @@ class SessionContext:
             table.abandon(reason)
 
     def _register_file(self, name: str, path: str | Path, method: str, options: Mapping[str, Any]) -> None:
-        from headrace._sources import file_table
+        from headrace._sources import file_table, require_location
 
         name = self._require_name(name)
+        local = require_location(name, path)
         with self._lock:
             self._require_free(name)
-            self._engine.add_native(name, file_table(name, path, method, options))
+            self._engine.add_native(name, file_table(name, path, method, options), local)
 
     def _require_name(self, name: object) -> str:
         self._host.require_open()

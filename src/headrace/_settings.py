@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 from pathlib import Path
 
 from headrace._channel import require_count
 from headrace._errors import ConfigurationError, InvalidArgumentError
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*$", re.IGNORECASE)
+_CONFIG_KEY = re.compile(r"datafusion(\.[a-z0-9_]+)+")
+_LARGEST = 2**63 - 1
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 
@@ -40,6 +43,8 @@ def parse_settings(
     Raises:
         ConfigurationError: Naming the setting and what it may be.
     """
+    if config is not None and not isinstance(config, Mapping):
+        raise ConfigurationError(f"config must be a mapping of engine settings, not {config!r}.")
     if not isinstance(low_latency, bool):
         raise ConfigurationError(f"low_latency must be True or False, not {low_latency!r}.")
     if not isinstance(spill, (bool, str, Path)) or spill == "":
@@ -58,29 +63,33 @@ def parse_settings(
 
 def _count(value: int | None, what: str) -> int | None:
     try:
-        return None if value is None else require_count(value, what)
+        count = None if value is None else require_count(value, what)
     except InvalidArgumentError as error:
         raise ConfigurationError(str(error)) from None
+    if count is not None and count > _LARGEST:
+        raise ConfigurationError(f"{what} must be at most {_LARGEST}, not {count}.")
+    return count
 
 
 def _bytes(value: object) -> int:
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return value
     match = _SIZE.match(value) if isinstance(value, str) else None
     size = 0
-    if match:
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    elif match:
         number, unit, binary = match.groups()
         base = 1024 if binary or not unit else 1000
-        size = int(float(number) * base ** _POWERS[unit.lower()])
-    if size < 1:
+        size = int(Decimal(number) * base ** _POWERS[unit.lower()])
+    if not 1 <= size <= _LARGEST:
         raise ConfigurationError(
-            f"memory_limit must be a number of bytes of at least 1, or a size such as '512MB' or '2GiB', not {value!r}."
+            f"memory_limit must be a number of bytes from 1 to {_LARGEST}, or a size such as '512MB' or '2GiB', "
+            f"not {value!r}."
         )
     return size
 
 
 def _config_key(key: object) -> str:
-    if not isinstance(key, str) or not key.startswith("datafusion."):
+    if not isinstance(key, str) or not _CONFIG_KEY.fullmatch(key):
         raise ConfigurationError(
             f"Unknown engine setting {key!r}.", hint="engine settings start with 'datafusion.'; see SHOW ALL."
         )

@@ -30,7 +30,7 @@ class PushTable:
         self.name = name
         self.schema = schema
         self.channel = channel
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._claimed = False
 
     def claim(self) -> None:

@@ -10,11 +10,19 @@ import pyarrow as pa
 
 from headrace._errors import InvalidArgumentError, MissingExtraError, StorageError
 from headrace._provider import ScanRequest, TableProvider
+from headrace._translate import message_of
 
 if TYPE_CHECKING:
     import datafusion
 
 Register = Callable[["datafusion.SessionContext", str], None]
+
+_FILE_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "schema": (lambda value: isinstance(value, pa.Schema), "a pyarrow.Schema"),
+    "file_extension": (lambda value: isinstance(value, str), "text such as '.parquet'"),
+    "delimiter": (lambda value: isinstance(value, str) and len(value.encode()) == 1, "one ASCII character"),
+    "has_header": (lambda value: isinstance(value, bool), "True or False"),
+}
 
 
 def lance_table(name: str, uri: str, storage_options: Mapping[str, str] | None, version: int | str | None) -> Register:
@@ -23,6 +31,10 @@ def lance_table(name: str, uri: str, storage_options: Mapping[str, str] | None, 
     Raises:
         StorageError: There is no table, or no such version of it. Storage options are never in the message.
     """
+    options = _require_storage_options(name, storage_options)
+    is_number = isinstance(version, int) and not isinstance(version, bool) and version >= 1
+    if version is not None and not is_number and not (isinstance(version, str) and version):
+        raise InvalidArgumentError(f"Table {name!r}: version must be a number from 1 or a tag, not {version!r}.")
     try:
         import lance
     except ImportError as error:
@@ -30,13 +42,15 @@ def lance_table(name: str, uri: str, storage_options: Mapping[str, str] | None, 
             "register_lance needs the package pylance, which is not installed.", hint="pip install pylance."
         ) from error
     try:
-        dataset = lance.dataset(uri, version=version, storage_options=dict(storage_options or {}) or None)
-    except (ValueError, OSError) as error:
+        dataset = lance.dataset(uri, version=version, storage_options=options or None)
+    except (ValueError, OSError, RuntimeError) as error:
         which = "" if version is None else f" at version {version!r}"
+        # Lance quotes option values in its own words; those must reach no log, and no traceback either.
+        detail = "" if options else f": {_first_line(error)}"
         raise StorageError(
-            f"Table {name!r}: no Lance table could be opened at {uri!r}{which}: {_first_line(error)}",
+            f"Table {name!r}: no Lance table could be opened at {uri!r}{which}{detail}.",
             hint="check the location, the version and the storage options.",
-        ) from error
+        ) from (None if options else error)
     provider = lance.FFILanceTableProvider(dataset)
     return lambda context, quoted: context.register_table(quoted, provider)
 
@@ -45,21 +59,44 @@ def file_table(name: str, location: str | Path, method: str, options: Mapping[st
     """A file, or a folder of files, read by DataFusion itself.
 
     Raises:
+        InvalidArgumentError: An option has a value it cannot have.
+    """
+    for option, (allowed, words) in _FILE_OPTIONS.items():
+        if options.get(option) is not None and not allowed(options[option]):
+            raise InvalidArgumentError(f"Table {name!r}: {option} must be {words}, not {options[option]!r}.")
+    given = {key: value for key, value in options.items() if value is not None}
+
+    def register(context: datafusion.SessionContext, quoted: str) -> None:
+        try:
+            getattr(context, method)(quoted, str(location), **given)
+        except Exception as error:
+            lines = message_of(error).splitlines()
+            raise StorageError(
+                f"Table {name!r}: what is at {str(location)!r} cannot be read: {lines[0]}",
+                hint="check the file, its format and its extension; of object stores, only Lance tables are read.",
+            ) from error
+
+    return register
+
+
+def require_location(name: str, location: object) -> Path | None:
+    """Check where a table is; an object store's place is checked when it is opened.
+
+    Returns:
+        The path, where it is local and no pattern.
+
+    Raises:
+        InvalidArgumentError: It is neither a path nor a URL.
         StorageError: A local path does not exist.
     """
-    path = require_location(name, location)
-    given = {key: value for key, value in options.items() if value is not None}
-    return lambda context, quoted: getattr(context, method)(quoted, path, **given)
-
-
-def require_location(name: str, location: object) -> str:
-    """Check that a local path exists; an object store's is checked when it is opened."""
     if not isinstance(location, (str, Path)) or not str(location).strip():
         raise InvalidArgumentError(f"Table {name!r}: the location must be a path or a URL, not {location!r}.")
-    text = str(location)
-    if "://" not in text and not any(mark in text for mark in "*?[") and not Path(text).exists():
-        raise StorageError(f"Table {name!r}: there is nothing at {text!r}.", hint="check the path.")
-    return text
+    if "://" in str(location) or any(mark in str(location) for mark in "*?["):
+        return None
+    path = Path(location).absolute()
+    if not path.exists():
+        raise StorageError(f"Table {name!r}: there is nothing at {str(location)!r}.", hint="check the path.")
+    return path
 
 
 def memory_table(data: pa.Table | pa.RecordBatch) -> Register:
@@ -69,21 +106,34 @@ def memory_table(data: pa.Table | pa.RecordBatch) -> Register:
     return lambda context, quoted: context.register_record_batches(quoted, [batches])
 
 
+def _require_storage_options(name: str, options: object) -> dict[str, str]:
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping) or not all(isinstance(text, str) for pair in options.items() for text in pair):
+        raise InvalidArgumentError(f"Table {name!r}: storage_options must be a mapping of text to text.")
+    return dict(options)
+
+
 class ArrowData(TableProvider):
     """Anything with ``__arrow_c_stream__`` that gives a new stream each time it is asked."""
 
     def __init__(self, name: str, data: Any) -> None:
-        if not hasattr(data, "__arrow_c_stream__") or callable(getattr(data, "read_next_batch", None)):
-            raise InvalidArgumentError(
-                f"Table {name!r}: register_arrow needs data that can be scanned again, not a "
-                f"{type(data).__qualname__}.",
-                hint="for a reader, which can be read once, write it to a register_streaming_table sink.",
-            )
+        refusal = InvalidArgumentError(
+            f"Table {name!r}: register_arrow needs a table that can be scanned again, not a {type(data).__qualname__}.",
+            hint="write a reader, or what else can be read once, to a register_streaming_table sink.",
+        )
+        once = callable(getattr(data, "read_next_batch", None)) or callable(getattr(data, "execute_stream", None))
+        if once or not hasattr(data, "__arrow_c_stream__"):
+            raise refusal
+        try:
+            self._schema: pa.Schema = pa.RecordBatchReader.from_stream(data).schema
+        except (pa.ArrowException, TypeError) as error:
+            raise refusal from error
         self._data = data
 
     def schema(self) -> pa.Schema:
         """The schema of the stream the data exports."""
-        return pa.RecordBatchReader.from_stream(self._data).schema
+        return self._schema
 
     def scan(self) -> Any:
         """A new export of the data."""
@@ -106,11 +156,12 @@ class ArrowDataset(TableProvider):
 
     def scan_with(self, request: ScanRequest) -> Any:
         """The columns asked for, and the filter where pyarrow can apply it."""
-        columns = list(request.columns)
-        try:
-            return self._dataset.scanner(columns=columns, filter=request.filter).to_reader()
-        except (pa.ArrowNotImplementedError, pa.ArrowInvalid):
-            return self._dataset.scanner(columns=columns).to_reader()
+        types = [self._dataset.schema.field(column).type for column in request.columns]
+        # pyarrow cannot pick rows of views, whichever column it is that decides.
+        can_filter = not any("view" in str(kind) or "run_end" in str(kind) for kind in types)
+        return self._dataset.scanner(
+            columns=list(request.columns), filter=request.filter if can_filter else None
+        ).to_reader()
 
 
 def _first_line(error: BaseException) -> str:

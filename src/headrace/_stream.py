@@ -52,6 +52,16 @@ class BatchReading:
             raise self._failed(error) from error.__cause__
         return self._arrived(batches)
 
+    def wait_until_over(self) -> None:
+        """Wait until every batch is in the channel, which must have room for all; raises what the query does."""
+        self._ready()
+        try:
+            self._channel.wait_until_over()
+        except BaseException as error:  # noqa: BLE001 - raised again
+            self.close()
+            raise self._failed(error) from error.__cause__
+        self._release("the query has ended")
+
     def cancel(self) -> None:
         """Give up: a read that waits, and every later one, raises CancelledError."""
         self._leave("it was cancelled", CancelledError("The stream was cancelled; what was read of it is not whole."))

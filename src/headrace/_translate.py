@@ -23,6 +23,7 @@ _KINDS: tuple[tuple[str, type[HeadraceError], str | None], ...] = (
     ("Resources exhausted", ResourcesExhaustedError, "raise memory_limit, allow spill, or read less at once."),
     ("Object Store error", StorageError, None),
     ("IO error", StorageError, None),
+    ("LanceError(IO)", StorageError, None),
     ("Parquet error", StorageError, None),
     ("ParquetError", StorageError, None),
     ("SQL error", PlanError, None),
