@@ -23,7 +23,8 @@ def require_schema(schema: object, what: str) -> pa.Schema:
     """Return ``schema`` if a table can have it.
 
     Raises:
-        InvalidArgumentError: It is not a ``pyarrow.Schema``, has no column, or has two of one name.
+        InvalidArgumentError: It is not a ``pyarrow.Schema``, has no column, has two of one name, or has a type
+            that cannot be queried.
     """
     if not isinstance(schema, pa.Schema):
         raise InvalidArgumentError(
@@ -37,7 +38,19 @@ def require_schema(schema: object, what: str) -> pa.Schema:
         raise InvalidArgumentError(
             f"{what} has more than one column named {', '.join(map(repr, twice))}.", hint="rename them."
         )
+    for field in schema:
+        if _has_sparse_union(field.type):
+            raise InvalidArgumentError(
+                f"{what} has a sparse union in column {field.name!r}, which the engine does not carry rightly.",
+                hint="cast it to a dense union or a struct.",
+            )
     return schema
+
+
+def _has_sparse_union(kind: pa.DataType) -> bool:
+    if pa.types.is_union(kind) and kind.mode == "sparse":
+        return True
+    return any(_has_sparse_union(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def same_fields(left: pa.Schema, right: pa.Schema) -> bool:

@@ -28,6 +28,8 @@ from headrace._scan import ROW, SLICE_ROWS, TableDataset
 from headrace._settings import Settings
 from headrace._translate import message_of, translate
 
+# DataFusion's own default.
+_ENGINE_BATCH_ROWS = 8192
 _LIVE = {
     "datafusion.execution.batch_size": 1,
     "datafusion.execution.target_partitions": 1,
@@ -137,7 +139,9 @@ class Engine:
         if frame is not None and schemas:
             with translating(planning=True):
                 hints = scan_hints(frame.optimized_logical_plan(), schemas)
-        return Execution(hints, max_rows=self._settings.batch_size or SLICE_ROWS, on_end=on_end)
+        limited = self._settings.memory_limit is not None
+        rows = self._settings.batch_size or (_ENGINE_BATCH_ROWS if limited else SLICE_ROWS)
+        return Execution(hints, max_rows=rows, exact_sizes=limited, on_end=on_end)
 
     def streams(self, frame: Any, execution: Execution, *, partitioned: bool) -> list[Any]:
         """Start a run: the streams of its partitions, or one that merges them."""

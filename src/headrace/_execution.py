@@ -68,6 +68,7 @@ class Execution:
     Args:
         hints: By the tables' plan names, what a scan may leave out.
         max_rows: The most rows in a batch handed to the engine.
+        exact_sizes: Whether the engine counts memory, and a slice must not share the buffers it would be charged for.
         on_end: Called once when everything is released.
     """
 
@@ -76,10 +77,12 @@ class Execution:
         hints: Mapping[str, Hint],
         *,
         max_rows: int,
+        exact_sizes: bool,
         on_end: Callable[[Execution], None],
     ) -> None:
         self.hints = hints
         self.max_rows = max_rows
+        self.exact_sizes = exact_sizes
         self.failure: ScanFailure | None = None
         self._on_end = on_end
         self._lock = threading.RLock()

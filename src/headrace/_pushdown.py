@@ -49,8 +49,8 @@ class _Scan:
 def scan_hints(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Hint]:
     """The hints of an optimised logical plan, by the plan names of the tables it scans.
 
-    Which scan of a table is which cannot be told when the plan is run, so a table scanned more than once gets
-    only the columns, those of all its scans.
+    Which scan of a table is which cannot be told when the plan is run, so all scans of a table get the same: the
+    columns of all of them, and filter and limit only where they agree.
 
     Args:
         plan: The plan.
@@ -70,12 +70,13 @@ def scan_hints(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Hint]:
 def _hint(scans: list[_Scan], schema: pa.Schema) -> Hint:
     read = {column for scan in scans for column in scan.columns.values()}
     columns = tuple(name for name in schema.names if name in read)
-    if len(scans) > 1:
-        return Hint(columns)
-    scan = scans[0]
-    if scan.predicate is None:
-        return Hint(columns, limit=scan.limit)
-    return Hint(columns, filter=_Predicate(scan.columns, schema).convert_all(Expr(scan.predicate)), limit=scan.limit)
+    each = [Hint(columns, _filter(scan, schema), scan.limit) for scan in scans]
+    alike = len({(str(hint.filter), hint.limit) for hint in each}) == 1
+    return each[0] if alike else Hint(columns)
+
+
+def _filter(scan: _Scan, schema: pa.Schema) -> Any | None:
+    return None if scan.predicate is None else _Predicate(scan.columns, schema).convert_all(Expr(scan.predicate))
 
 
 def scanned_tables(plan: Any) -> list[str]:
@@ -103,6 +104,12 @@ def _scans(plan: Any, predicate: Any | None) -> Iterator[_Scan]:
     """The scans below a node that stands under a filter with this predicate, or under none."""
     name = _node_name(plan)
     inputs = plan.inputs()
+    if name == "TableScan":
+        # Nothing is taken out of the struct: only the number of rows counts.
+        scan = plan.to_variant()
+        if not scan.projection():
+            yield _Scan(scan.table_name(), {}, None, scan.fetch())
+        return
     if name == "Projection" and len(inputs) == 1 and _node_name(inputs[0]) == "TableScan":
         columns = _taken_apart(plan.to_variant().projections())
         if columns is not None:

@@ -61,8 +61,6 @@ class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
 
     def get_fragments(self, filter: object = None) -> list[_Fragment]:
         """Called at planning, once per physical scan; claims the scan if the plan is going to be run."""
-        if filter is not None:
-            raise EngineError(f"A filter reached the bridge of table {self._table.name!r}: {filter}.")
         execution = current_execution()
         if execution is not None:
             execution.claim(self._table, holder=self)
@@ -99,7 +97,8 @@ class _Fragment:
             partition=self._partition,
             partitions=self._table.partitions,
         )
-        return _Scanner(projected, _Batches(self._table, self._execution, request, projected))
+        wanted = filter is None or _holds(filter, self._table.name)
+        return _Scanner(projected, _Batches(self._table, self._execution, request, projected, wanted=wanted))
 
 
 class _Scanner:
@@ -116,9 +115,12 @@ class _Scanner:
 class _Batches:
     """The batches of one partition, gathered, sliced and wrapped; released when the engine lets go of it."""
 
-    def __init__(self, table: Table, execution: Execution, request: ScanRequest, projected: pa.Schema) -> None:
+    def __init__(
+        self, table: Table, execution: Execution, request: ScanRequest, projected: pa.Schema, *, wanted: bool
+    ) -> None:
         self._table = table
         self._execution = execution
+        self._wanted = wanted
         self._request = request
         self._projected = projected
         self._fillers: dict[str, pa.Array] = {}
@@ -139,7 +141,7 @@ class _Batches:
                 raise StopIteration
             self._in_engine_call = True
         try:
-            if not self._ready:
+            if not self._ready and self._wanted:
                 self._fill()
             if self._ready:
                 return self._ready.popleft()
@@ -173,7 +175,8 @@ class _Batches:
             self._channel = self._execution.open(self._table, self._request)
         batches = self._channel.drain(GATHER_ROWS, GATHER_BYTES)
         for batch in batches if len(batches) == 1 else _gather(batches):
-            self._ready.extend(self._wrap(part) for part in _slices(batch, self._execution.max_rows))
+            parts = _slices(batch, self._execution.max_rows, copy=self._execution.exact_sizes)
+            self._ready.extend(map(self._wrap, parts))
 
     def _wrap(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not len(self._projected):
@@ -214,6 +217,17 @@ def _projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     return schema if columns is None else pa.schema([schema.field(name) for name in columns], schema.metadata)
 
 
+def _holds(condition: object, table: str) -> bool:
+    """Whether a condition that names no column is true; the engine keeps all others to itself."""
+    if isinstance(condition, (bool, pa.Scalar)):
+        return pa.scalar(condition).as_py() is True
+    try:
+        one_row = pyarrow.dataset.dataset(pa.table({"": [0]}))
+        return bool(one_row.count_rows(filter=condition))
+    except pa.ArrowInvalid as error:
+        raise EngineError(f"A filter reached the bridge of table {table!r}: {condition}.") from error
+
+
 def _gather(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Runs of small batches as one batch each, the others as they are."""
     for small, run in groupby(batches, lambda batch: batch_size_in_bytes(batch) < SMALL_BYTES):
@@ -224,7 +238,7 @@ def _gather(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             yield from gathered
 
 
-def _slices(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
+def _slices(batch: pa.RecordBatch, max_rows: int, *, copy: bool) -> Iterator[pa.RecordBatch]:
     rows = batch.num_rows
     size = batch_size_in_bytes(batch)
     if size > SLICE_BYTES:
@@ -233,7 +247,8 @@ def _slices(batch: pa.RecordBatch, max_rows: int) -> Iterator[pa.RecordBatch]:
         yield batch
         return
     for start in range(0, rows, max_rows):
-        yield batch.slice(start, max_rows)
+        part = batch.slice(start, max_rows)
+        yield pa.concat_batches([part, part.slice(0, 0)]) if copy else part
 
 
 def _concatenate(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:

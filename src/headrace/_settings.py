@@ -82,8 +82,7 @@ def _bytes(value: object) -> int:
         size = int(Decimal(number) * base ** _POWERS[unit.lower()])
     if not 1 <= size <= _LARGEST:
         raise ConfigurationError(
-            f"memory_limit must be a number of bytes from 1 to {_LARGEST}, or a size such as '512MB' or '2GiB', "
-            f"not {value!r}."
+            f"memory_limit must be a number of bytes of at least 1, or a size such as '512MB' or '2GiB', not {value!r}."
         )
     return size
 

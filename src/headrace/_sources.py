@@ -32,9 +32,9 @@ def lance_table(name: str, uri: str, storage_options: Mapping[str, str] | None, 
         StorageError: There is no table, or no such version of it. Storage options are never in the message.
     """
     options = _require_storage_options(name, storage_options)
-    is_number = isinstance(version, int) and not isinstance(version, bool) and version >= 1
-    if version is not None and not is_number and not (isinstance(version, str) and version):
-        raise InvalidArgumentError(f"Table {name!r}: version must be a number from 1 or a tag, not {version!r}.")
+    is_number = isinstance(version, int) and not isinstance(version, bool) and version >= 0
+    if version is not None and not is_number and not isinstance(version, str):
+        raise InvalidArgumentError(f"Table {name!r}: version must be a number or a tag, not {version!r}.")
     try:
         import lance
     except ImportError as error:
@@ -156,9 +156,8 @@ class ArrowDataset(TableProvider):
 
     def scan_with(self, request: ScanRequest) -> Any:
         """The columns asked for, and the filter where pyarrow can apply it."""
-        types = [self._dataset.schema.field(column).type for column in request.columns]
         # pyarrow cannot pick rows of views, whichever column it is that decides.
-        can_filter = not any("view" in str(kind) or "run_end" in str(kind) for kind in types)
+        can_filter = not any("view" in str(kind) or "run_end" in str(kind) for kind in self._dataset.schema.types)
         return self._dataset.scanner(
             columns=list(request.columns), filter=request.filter if can_filter else None
         ).to_reader()
