@@ -71,8 +71,14 @@ def _hint(scans: list[_Scan], schema: pa.Schema) -> Hint:
     read = {column for scan in scans for column in scan.columns.values()}
     columns = tuple(name for name in schema.names if name in read)
     each = [Hint(columns, _filter(scan, schema), scan.limit) for scan in scans]
-    alike = len({(str(hint.filter), hint.limit) for hint in each}) == 1
-    return each[0] if alike else Hint(columns)
+    return each[0] if all(_alike(each[0], hint) for hint in each) else Hint(columns)
+
+
+def _alike(left: Hint, right: Hint) -> bool:
+    if left.filter is None or right.filter is None:
+        return left.filter is right.filter and left.limit == right.limit
+    # Not by their texts, which leave out the middle of a long list.
+    return left.limit == right.limit and bool(left.filter.equals(right.filter))
 
 
 def _filter(scan: _Scan, schema: pa.Schema) -> Any | None:

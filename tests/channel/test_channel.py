@@ -1,0 +1,439 @@
+"""The channel by itself: its bounds, its four ends, and who is woken by what."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pytest
+
+from headrace._channel import Channel, ChannelState
+from headrace._errors import (
+    CancelledError,
+    ClosedError,
+    ConsumerGoneError,
+    HeadraceError,
+    InvalidArgumentError,
+    WriteTimeoutError,
+)
+
+SCHEMA = pa.schema([("x", pa.int64())])
+SECONDS = 5.0
+
+
+def batch(*values: int) -> pa.RecordBatch:
+    """Eight bytes a row."""
+    return pa.record_batch([pa.array(values, pa.int64())], schema=SCHEMA)
+
+
+def values(batches: list[pa.RecordBatch]) -> list[list[int]]:
+    return [each["x"].to_pylist() for each in batches]
+
+
+def take_one(channel: Channel) -> pa.RecordBatch | None:
+    """One batch, or None at the end: no limit is so small that nothing is taken."""
+    return next(iter(channel.drain(0, 0)), None)
+
+
+def full_channel(capacity: int = 1) -> Channel:
+    channel = Channel("the channel", capacity)
+    for number in range(capacity):
+        channel.write(batch(number))
+    return channel
+
+
+class Background:
+    """A call on a thread of its own, which can be waited for until it is blocked."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._future: Future[Any] = Future()
+        self._thread = threading.Thread(target=self._run, args=(function, arguments), daemon=True)
+        self._thread.start()
+
+    def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        try:
+            self._future.set_result(function(*arguments))
+        except BaseException as error:  # noqa: BLE001 - raised again by result()
+            self._future.set_exception(error)
+
+    @property
+    def ident(self) -> int:
+        assert self._thread.ident is not None
+        return self._thread.ident
+
+    def until_blocked(self) -> Background:
+        """Wait until the thread is inside a Condition's wait: its lock is then free, or about to be."""
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            assert not self._future.done(), f"not blocked: {self._future}"
+            frame = sys._current_frames().get(self.ident)
+            if frame is not None and frame.f_code is threading.Condition.wait.__code__:
+                return self
+            time.sleep(0.0005)
+        raise AssertionError("the thread did not block")
+
+    def is_done_after(self, seconds: float) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def result(self) -> Any:
+        return self._future.result(SECONDS)
+
+
+# -- what goes in comes out --------------------------------------------------------------------------
+
+
+def test_batches_come_out_in_the_order_they_went_in() -> None:
+    """P10: one by one and all at once alike."""
+    channel = Channel("the channel", 8)
+    for number in range(6):
+        channel.write(batch(number))
+    assert values([take_one(channel), take_one(channel)]) == [[0], [1]]
+    assert values(channel.drain(100, 100)) == [[2], [3], [4], [5]]
+
+
+def test_a_batch_is_handed_on_itself_and_not_a_copy_of_it() -> None:
+    """P10: the documented rule is that batches are kept by reference."""
+    channel = Channel("the channel", 2)
+    first, second = batch(1), batch(2)
+    channel.write(first)
+    channel.write(second)
+    assert take_one(channel) is first
+    assert channel.drain(10, 100)[0] is second
+
+
+@pytest.mark.parametrize("limit", [0, 1000])
+def test_a_zero_row_batch_is_a_batch_and_not_the_end(limit: int) -> None:
+    """P2, P3: it takes its place in the queue, and only close ends the stream."""
+    channel = Channel("the channel", 1)
+    channel.write(batch())
+    assert not channel.try_write(batch(1))
+    assert values(channel.drain(limit, limit)) == [[]]
+    channel.write(batch(1))
+    assert values(channel.drain(limit, limit)) == [[1]]
+
+
+@pytest.mark.parametrize("value", [0, -1, True, False, 1.5, 1.0, "1", float("inf")])
+@pytest.mark.parametrize("bound", ["capacity", "max_bytes"])
+def test_a_bound_that_is_not_a_whole_number_of_at_least_one_is_refused(bound: str, value: object) -> None:
+    """P9: the message names the bound, what it may be, and what was given."""
+    with pytest.raises(InvalidArgumentError, match=rf"{bound} must be a whole number of at least 1, not {value!r}"):
+        Channel("the channel", **{"capacity": 1, bound: value})
+
+
+# -- bounds ------------------------------------------------------------------------------------------
+
+
+def test_a_full_channel_takes_nothing_until_one_is_read() -> None:
+    """P2: try_write says False, write waits, and nothing is queued over the bound."""
+    channel = full_channel(2)
+    assert not channel.try_write(batch(9))
+    writer = Background(channel.write, batch(2)).until_blocked()
+    assert not writer.is_done_after(0.2)
+    assert channel.statistics().queued == 2
+    assert values([take_one(channel)]) == [[0]]
+    writer.result()
+    assert values(channel.drain(10, 100)) == [[1], [2]]
+
+
+@pytest.mark.parametrize("timeout", [0, 0.0, 0.02])
+def test_a_write_that_times_out_queues_nothing_and_leaves_the_channel_usable(timeout: float) -> None:
+    """P2: the error is a TimeoutError too and says how full the channel is and what to do."""
+    channel = full_channel(2)
+    with pytest.raises(WriteTimeoutError, match=r"the channel stayed full .*2 batches, 16 bytes.*Hint: ") as caught:
+        channel.write(batch(2), timeout)
+    assert isinstance(caught.value, TimeoutError)
+    assert channel.statistics().batches == 2
+    take_one(channel)
+    channel.write(batch(3), timeout)
+    assert values(channel.drain(10, 100)) == [[1], [3]]
+
+
+def test_the_bound_in_bytes_holds_to_the_byte() -> None:
+    """P14: a batch that fits exactly is taken, one of a row more is not."""
+    channel = Channel("the channel", 100, max_bytes=40)
+    channel.write(batch(1, 2))
+    assert not channel.try_write(batch(3, 4, 5, 6))
+    assert channel.try_write(batch(3, 4, 5))
+    assert not channel.try_write(batch(6))
+    assert channel.try_write(batch()), "what is empty always fits"
+    assert channel.statistics().queued_bytes == 40
+
+
+def test_a_batch_larger_than_the_bound_in_bytes_waits_until_it_is_alone() -> None:
+    """P14: it could never be queued otherwise; nothing joins it."""
+    channel = Channel("the channel", 100, max_bytes=16)
+    large = batch(*range(50))
+    assert channel.try_write(large)
+    assert not channel.try_write(batch(1))
+    assert take_one(channel) is large
+    channel.write(batch(1))
+    assert not channel.try_write(large)
+    writer = Background(channel.write, large).until_blocked()
+    assert values([take_one(channel)]) == [[1]]
+    writer.result()
+    assert take_one(channel) is large
+
+
+def test_room_that_is_too_small_for_one_writer_goes_to_another() -> None:
+    """P14: the large batch waits first, the small one behind it fits first."""
+    channel = Channel("the channel", 100, max_bytes=32)
+    channel.write(batch(1))
+    channel.write(batch(2, 3, 4))
+    large = Background(channel.write, batch(5, 6, 7)).until_blocked()
+    small = Background(channel.write, batch(8)).until_blocked()
+    assert values([take_one(channel)]) == [[1]]
+    small.result()
+    assert not large.is_done_after(0.05)
+    assert values(channel.drain(3, 24)) == [[2, 3, 4]]
+    large.result()
+    assert values(channel.drain(10, 100)) == [[8], [5, 6, 7]]
+
+
+def test_a_slice_of_something_large_counts_only_its_own_part() -> None:
+    """P14: else a sliced table would look larger than it is by the number of its slices."""
+    channel = Channel("the channel", 100, max_bytes=100_000)
+    whole = batch(*range(100_000))
+    assert channel.try_write(whole.slice(0, 5_000))
+    assert channel.try_write(whole.slice(5_000, 5_000))
+    assert channel.statistics().queued_bytes == 80_000
+
+
+# -- drain -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("max_rows", "max_bytes", "expected"),
+    [
+        (100, 1000, [[0], [1, 2], [3, 4, 5], [6]]),
+        (7, 56, [[0], [1, 2], [3, 4, 5], [6]]),
+        (6, 1000, [[0], [1, 2], [3, 4, 5]]),
+        (5, 1000, [[0], [1, 2]]),
+        (100, 24, [[0], [1, 2]]),
+        (100, 23, [[0]]),
+        (0, 0, [[0]]),
+    ],
+)
+def test_drain_takes_whole_batches_within_its_limits_and_one_in_any_case(
+    max_rows: int, max_bytes: int, expected: list[list[int]]
+) -> None:
+    """P14: what is gathered is bounded in rows and bytes, and stays in order."""
+    channel = Channel("the channel", 8)
+    for part in (batch(0), batch(1, 2), batch(3, 4, 5), batch(6)):
+        channel.write(part)
+    assert values(channel.drain(max_rows, max_bytes)) == expected
+    assert channel.statistics().queued == 4 - len(expected)
+
+
+def test_drain_does_not_wait_for_more_than_the_first_batch() -> None:
+    """P14: a lone batch is handed on at once."""
+    channel = Channel("the channel", 8)
+    reader = Background(channel.drain, 100, 1000).until_blocked()
+    channel.write(batch(1))
+    assert values(reader.result()) == [[1]]
+
+
+def test_drain_makes_room_for_as_many_writers_as_it_took_batches() -> None:
+    """P2: each of them is woken."""
+    channel = full_channel(3)
+    writers = [Background(channel.write, batch(10 + number)).until_blocked() for number in range(3)]
+    assert len(channel.drain(100, 1000)) == 3
+    for writer in writers:
+        writer.result()
+    assert sorted(values(channel.drain(100, 1000))) == [[10], [11], [12]]
+
+
+# -- statistics --------------------------------------------------------------------------------------
+
+
+def test_statistics_count_what_was_accepted_and_what_is_queued() -> None:
+    """P15: a frozen value of one moment."""
+    channel = Channel("the channel", 4, max_bytes=1000)
+    before = channel.statistics()
+    for part in (batch(1, 2), batch(), batch(3)):
+        channel.write(part)
+    take_one(channel)
+    now = channel.statistics()
+    assert (before.batches, before.queued, before.state) == (0, 0, "open")
+    assert (now.batches, now.rows, now.bytes) == (3, 3, 24)
+    assert (now.queued, now.queued_rows, now.queued_bytes) == (2, 1, 8)
+    assert (now.capacity, now.max_bytes, now.seconds_blocked, now.state) == (4, 1000, 0.0, "open")
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        now.batches = 7
+
+
+def test_seconds_blocked_add_up_over_the_writers_whether_they_got_room_or_not() -> None:
+    """P15: two that wait 0.05 s at the same time make 0.1 s."""
+    channel = full_channel()
+    writers = [Background(channel.write, batch(1), 0.05) for _ in range(2)]
+    for writer in writers:
+        with pytest.raises(WriteTimeoutError):
+            writer.result()
+    blocked = channel.statistics().seconds_blocked
+    assert blocked >= 0.1
+    writer = Background(channel.write, batch(1)).until_blocked()
+    take_one(channel)
+    writer.result()
+    assert channel.statistics().seconds_blocked > blocked
+
+
+# -- the four ends: who ends it, who is blocked, and is it still true afterwards ----------------------
+
+FAILURE = ValueError("source went away")
+LEFT = CancelledError("the reader left")
+TORN_DOWN = ClosedError("the table is gone")
+
+
+class End(NamedTuple):
+    """How a channel ends and what both sides must then see."""
+
+    end: Callable[[Channel], bool]
+    state: ChannelState
+    writer_error: type[HeadraceError]
+    writer_message: str
+    reader_error: BaseException | None
+    keeps_queued: bool = True
+
+
+ENDS = {
+    "close": End(Channel.close, ChannelState.CLOSED, ClosedError, "it was closed", None),
+    "fail": End(
+        lambda channel: channel.fail(FAILURE),
+        ChannelState.FAILED,
+        ClosedError,
+        "it was failed with ValueError",
+        FAILURE,
+    ),
+    "cancel": End(
+        lambda channel: channel.cancel("nobody reads", LEFT),
+        ChannelState.CANCELLED,
+        ConsumerGoneError,
+        "its consumer is gone: nobody reads",
+        LEFT,
+        keeps_queued=False,
+    ),
+    "abandon": End(
+        lambda channel: channel.abandon(TORN_DOWN, "torn down"),
+        ChannelState.CANCELLED,
+        ConsumerGoneError,
+        "its consumer is gone: torn down",
+        TORN_DOWN,
+    ),
+}
+each_end = pytest.mark.parametrize("end", ENDS.values(), ids=ENDS.keys())
+each_take = pytest.mark.parametrize(
+    "take", [take_one, lambda channel: channel.drain(1000, 1000)], ids=["one by one", "all at once"]
+)
+
+
+def assert_writers_are_refused(channel: Channel, end: End) -> None:
+    for write in (channel.write, channel.try_write, lambda batch: channel.write(batch, 0.0)):
+        with pytest.raises(end.writer_error, match=f"written to the channel.*{end.writer_message}"):
+            write(batch(99))
+
+
+def assert_the_reader_is_at_the_end(take: Callable[[Channel], Any], channel: Channel, end: End) -> None:
+    if end.reader_error is None:
+        assert not take(channel)
+        return
+    with pytest.raises(type(end.reader_error)) as caught:
+        take(channel)
+    assert caught.value is end.reader_error
+
+
+@each_end
+def test_every_blocked_writer_is_woken_and_its_batch_is_not_queued(end: End) -> None:
+    """P3, P5, P7: all of them, each with the error that says whose doing it was, then and later."""
+    channel = full_channel(2)
+    writers = [Background(channel.write, batch(10), timeout).until_blocked() for timeout in (None, 60.0, None)]
+    assert end.end(channel)
+    for writer in writers:
+        with pytest.raises(end.writer_error, match=f"written to the channel.*{end.writer_message}"):
+            writer.result()
+    assert_writers_are_refused(channel, end)
+    assert_writers_are_refused(channel, end)
+    assert channel.state is end.state
+    now = channel.statistics()
+    assert (now.batches, now.queued, now.state) == (2, 2 if end.keeps_queued else 0, end.state.value)
+
+
+@each_end
+@each_take
+def test_a_blocked_reader_is_woken_and_is_at_the_end_for_good(end: End, take: Callable[[Channel], Any]) -> None:
+    """P3, P4: it sees the end, or the very exception, each time it asks."""
+    channel = Channel("the channel", 2)
+    reader = Background(take, channel).until_blocked()
+    assert end.end(channel)
+    assert_the_reader_is_at_the_end(lambda _: reader.result(), channel, end)
+    assert_the_reader_is_at_the_end(take, channel, end)
+    assert_the_reader_is_at_the_end(take, channel, end)
+    assert_writers_are_refused(channel, end)
+
+
+@each_end
+@each_take
+def test_what_is_queued_outlives_every_end_but_the_readers_own(end: End, take: Callable[[Channel], Any]) -> None:
+    """P1, P4: queued batches come first, then the end or the error."""
+    channel = full_channel(3)
+    assert end.end(channel)
+    if end.keeps_queued:
+        taken = take(channel)
+        taken = taken if isinstance(taken, list) else [taken, take(channel), take(channel)]
+        assert values(taken) == [[0], [1], [2]]
+    assert_the_reader_is_at_the_end(take, channel, end)
+    now = channel.statistics()
+    assert (now.batches, now.rows, now.queued, now.queued_rows, now.queued_bytes) == (3, 3, 0, 0, 0)
+
+
+@each_end
+def test_waiting_for_the_end_takes_nothing_and_is_woken_by_it(end: End) -> None:
+    """P3, P4: it sees the end, or the very exception, though batches are still queued before that."""
+    channel = full_channel(2)
+    waiting = Background(channel.wait_until_over).until_blocked()
+    assert end.end(channel)
+    assert_the_reader_is_at_the_end(lambda _: waiting.result(), channel, end)
+    assert_the_reader_is_at_the_end(lambda channel: channel.wait_until_over(), channel, end)
+    assert channel.statistics().queued == (2 if end.keeps_queued else 0)
+
+
+@pytest.mark.parametrize("second", ENDS)
+@pytest.mark.parametrize("first", ENDS)
+def test_the_first_end_stands(first: str, second: str) -> None:
+    """P3, F21: a second one changes nothing, except that a reader may still leave what others ended."""
+    channel = full_channel(2)
+    assert ENDS[first].end(channel)
+    reader_leaves = second == "cancel" and first != "cancel"
+    assert ENDS[second].end(channel) is reader_leaves
+    assert channel.state is ENDS[first].state
+    assert_writers_are_refused(channel, ENDS[first])
+    if not reader_leaves and ENDS[first].keeps_queued:
+        assert len(channel.drain(10, 100)) == 2
+    assert_the_reader_is_at_the_end(take_one, channel, ENDS["cancel" if reader_leaves else first])
+
+
+def test_a_reader_that_left_without_a_word_gets_a_closed_error() -> None:
+    """P7: the reason is in it."""
+    channel = full_channel()
+    channel.cancel("nobody reads")
+    with pytest.raises(ClosedError, match="the channel was closed: nobody reads"):
+        take_one(channel)
+
+
+def test_the_writers_hint_says_to_stop_producing() -> None:
+    """P7: the consumer is gone for good."""
+    channel = Channel("the channel", 1)
+    channel.cancel("nobody reads")
+    with pytest.raises(ConsumerGoneError, match="Hint: stop producing"):
+        channel.write(batch(1))
+
+
+def test_fail_returns_at_once_from_a_full_channel_that_nobody_reads() -> None:
+    """P4: it needs no room."""
+    channel = full_channel()
+    assert Background(channel.fail, FAILURE).result() is True

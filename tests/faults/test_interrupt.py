@@ -1,0 +1,279 @@
+"""F20: Ctrl-C in anything that blocks comes out as KeyboardInterrupt within a second, and everything is closed."""
+
+from __future__ import annotations
+
+import pytest
+from rig import run_script
+
+# SIGINT is sent, by the operating system, when the main thread is where it cannot go on by itself.
+INTERRUPTING = """
+main = threading.current_thread()
+sent = []
+
+def interrupt_when(condition):
+    def interrupt():
+        assert becomes_true(condition), "never blocked"
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+    return Background(interrupt)
+
+def main_is_waiting():
+    return is_waiting(main)
+
+def report_after(error, sink=None, reader=None):
+    seconds = time.monotonic() - sent[0]
+    rested = becomes_true(lambda: is_at_rest(session), seconds=3.0)
+    report(raised=type(error).__name__, seconds=seconds, rested=rested, left=what_is_left(session))
+    if sink is not None:
+        try:
+            sink.write(batch(1))
+        except headrace.HeadraceError as refusal:
+            report(write=type(refusal).__name__)
+    if reader is not None:
+        try:
+            reader.read_next_batch()
+        except headrace.HeadraceError as refusal:
+            report(read=type(refusal).__name__)
+    report(works=session.sql("SELECT 1 AS one").collect().read_all().to_pylist() == [{"one": 1}])
+
+session = headrace.SessionContext()
+"""
+
+
+def interrupted(script: str) -> dict[str, object]:
+    outcome = run_script(INTERRUPTING + script).require_clean()
+    facts = outcome.facts
+    assert facts.pop("raised") == "KeyboardInterrupt"
+    assert facts.pop("seconds") < 1.0
+    assert facts.pop("rested"), facts["left"]
+    assert facts.pop("works")
+    facts.pop("left")
+    assert outcome.exit_seconds < 2.0
+    return facts
+
+
+def test_in_a_blocked_write_inside_with() -> None:
+    """F20, P15: the sink is failed by its with, so the query that reads it fails too."""
+    facts = interrupted(
+        """
+sink = session.register_streaming_table("pushed", SCHEMA, capacity=1)
+interrupt_when(main_is_waiting)
+try:
+    with sink:
+        write_until_refused(sink)
+except KeyboardInterrupt as error:
+    report_after(error, sink)
+try:
+    session.sql("SELECT x FROM pushed").collect()
+except BaseException as error:
+    report(reader=type(error.__cause__ or error).__name__)
+"""
+    )
+    assert facts == {"write": "ClosedError", "reader": "KeyboardInterrupt"}
+
+
+def test_in_a_blocked_write_without_with_nothing_is_queued_and_dropping_the_sink_fails_it() -> None:
+    """F20, P15: the interrupted batch is not in the stream, which its owner still has to end."""
+    facts = interrupted(
+        """
+import warnings
+warnings.simplefilter("ignore", ResourceWarning)
+sink = session.register_streaming_table("pushed", SCHEMA, capacity=1)
+sink.write(batch(1))
+interrupt_when(main_is_waiting)
+try:
+    sink.write(batch(2))
+except KeyboardInterrupt as error:
+    report_after(error)
+report(queued=sink.statistics().queued, batches=sink.statistics().batches)
+del sink
+try:
+    session.sql("SELECT x FROM pushed").collect()
+except headrace.TableError as error:
+    report(reader=type(error.__cause__).__name__)
+"""
+    )
+    assert facts == {"queued": 1, "batches": 1, "reader": "ClosedError"}
+
+
+def test_in_the_body_of_with_sink_while_a_thread_reads() -> None:
+    """F20, P12: the body was doing something else; the reading thread gets an error, never a clean end."""
+    facts = interrupted(
+        """
+sink = session.register_streaming_table("pushed", SCHEMA)
+reading = Background(lambda: session.sql("SELECT x FROM pushed").collect())
+interrupt_when(lambda: main_is_waiting() and is_waiting(reading))
+try:
+    with sink:
+        sink.write(batch(1))
+        threading.Event().wait(20)
+except KeyboardInterrupt as error:
+    raised = reading.outcome()[1]
+    report(reader=type(raised.__cause__ or raised).__name__)
+    report_after(error, sink)
+"""
+    )
+    assert facts == {"write": "ClosedError", "reader": "KeyboardInterrupt"}
+
+
+READS = {
+    "read_next_batch": "session.sql('SELECT x FROM pushed').execute_stream().read_next_batch()",
+    "read_all": "session.sql('SELECT x % 3, count(*) FROM pushed GROUP BY 1').execute_stream().read_all()",
+    "iteration": "list(session.sql('SELECT x FROM pushed WHERE x % 7 = 3').execute_stream())",
+    "collect": "session.sql('SELECT x FROM pushed ORDER BY x').collect()",
+    "count": "session.sql('SELECT x FROM pushed').count()",
+    "show": "session.sql('SELECT x FROM pushed').show()",
+}
+
+
+@pytest.mark.parametrize("read", READS)
+def test_in_a_read_over_a_push_table(read: str) -> None:
+    """F20, S12: the reader is closed with everything upstream, so the producer's next write raises."""
+    facts = interrupted(
+        f"""
+sink = session.register_streaming_table("pushed", SCHEMA)
+interrupt_when(main_is_waiting)
+try:
+    {READS[read]}
+except KeyboardInterrupt as error:
+    report_after(error, sink)
+"""
+    )
+    assert facts == {"write": "ConsumerGoneError"}
+
+
+def test_in_a_read_of_a_reader_that_is_kept() -> None:
+    """F20, S12: the reader is closed though nobody drops it, and so is the sink behind it."""
+    facts = interrupted(
+        """
+sink = session.register_streaming_table("pushed", SCHEMA)
+reader = session.sql("SELECT x FROM pushed").execute_stream()
+sink.write(batch(1))
+reader.read_next_batch()
+interrupt_when(main_is_waiting)
+try:
+    reader.read_next_batch()
+except KeyboardInterrupt as error:
+    report_after(error, sink, reader)
+"""
+    )
+    assert facts == {"write": "ConsumerGoneError", "read": "ClosedError"}
+
+
+def test_in_the_body_of_with_reader() -> None:
+    """F20: between two reads, while the query waits to hand over the next batch."""
+    facts = interrupted(
+        """
+sink = session.register_streaming_table("pushed", SCHEMA, capacity=1)
+producer = Background(write_until_refused, sink)
+interrupt_when(lambda: main_is_waiting() and is_waiting(producer))
+try:
+    with session.sql("SELECT x FROM pushed").execute_stream() as reader:
+        reader.read_next_batch()
+        threading.Event().wait(20)
+except KeyboardInterrupt as error:
+    report(producer=type(producer.result()).__name__)
+    report_after(error, sink, reader)
+"""
+    )
+    assert facts == {"producer": "ConsumerGoneError", "write": "ConsumerGoneError", "read": "ClosedError"}
+
+
+COMPUTING = {
+    "an aggregate": "SELECT count(*) FROM generate_series(1, 100000000000)",
+    "a join": "SELECT count(*) FROM pulled p JOIN generate_series(1, 100000000000) g ON p.x = g.value",
+    "a cross join": "SELECT count(*) FROM pulled p, generate_series(1, 100000000000) g WHERE p.x + g.value < 0",
+}
+
+
+@pytest.mark.parametrize("query", COMPUTING)
+def test_in_a_collect_that_computes(query: str) -> None:
+    """F20: the engine is busy and has nothing to hand over; it is left at once and stops soon after."""
+    facts = interrupted(
+        f"""
+session.register_table("pulled", headrace.SimpleTableProvider(SCHEMA, lambda: [batch(*range(1000))]))
+interrupt_when(main_is_waiting)
+try:
+    session.sql({COMPUTING[query]!r}).collect()
+except KeyboardInterrupt as error:
+    report_after(error)
+"""
+    )
+    assert facts == {}
+
+
+def test_in_a_read_over_a_slow_provider() -> None:
+    """F20: the provider sleeps on a thread of its own, which no signal reaches; the read ends all the same."""
+    outcome = run_script(
+        INTERRUPTING
+        + """
+woken = threading.Event()
+def scan():
+    yield batch(1)
+    woken.wait(20)
+session.register_table("pulled", headrace.SimpleTableProvider(SCHEMA, scan))
+interrupt_when(main_is_waiting)
+try:
+    session.sql("SELECT x FROM pulled").collect()
+except KeyboardInterrupt as error:
+    report(seconds=time.monotonic() - sent[0], held=becomes_true(lambda: workers.held == 0, seconds=1.0))
+    woken.set()
+    report_after(error)
+"""
+    ).require_clean()
+    assert outcome.facts["raised"] == "KeyboardInterrupt"
+    assert outcome.facts["seconds"] < 1.0
+    assert outcome.facts["held"]
+    assert outcome.facts["rested"], outcome.facts["left"]
+
+
+def test_in_a_statement_that_runs_inside_sql() -> None:
+    """F20: CREATE TABLE AS runs in the engine, on the calling thread, and is interrupted there."""
+    outcome = run_script(
+        INTERRUPTING
+        + """
+frame = lambda: sys._current_frames()[main.ident].f_code.co_name
+interrupt_when(lambda: frame() == "sql")
+try:
+    session.sql("CREATE TABLE t AS SELECT count(*) AS n FROM generate_series(1, 100000000000)")
+except KeyboardInterrupt as error:
+    report_after(error)
+report(exists=session.table_exists("t"))
+"""
+    ).require_clean()
+    assert outcome.facts["raised"] == "KeyboardInterrupt"
+    # The engine looks for signals once a second.
+    assert outcome.facts["seconds"] < 2.0
+    assert outcome.facts["rested"]
+    assert not outcome.facts["exists"]
+
+
+@pytest.mark.parametrize("asked", ["schema", "scanner", "get_fragments"])
+def test_while_the_engine_plans_and_asks_a_table(asked: str) -> None:
+    """F20: it arrives in a call from the engine back into Python, where it must not become the engine's error."""
+    facts = interrupted(
+        f"""
+import pyarrow.dataset
+
+def interrupt_the_call(frame, event, argument):
+    asks = event == "call" and frame.f_code.co_name == {asked!r}
+    if asks and not sent and isinstance(frame.f_locals.get("self"), pyarrow.dataset.Dataset):
+        sent.append(time.monotonic())
+        os.kill(os.getpid(), signal.SIGINT)
+
+sink = session.register_streaming_table("pushed", SCHEMA)
+sink.write(batch(1))
+sink.close()
+frame = session.sql("SELECT x FROM pushed")
+try:
+    threading.setprofile(interrupt_the_call)
+    sys.setprofile(interrupt_the_call)
+    frame.execute_stream()
+except BaseException as error:
+    sys.setprofile(None)
+    threading.setprofile(None)
+    report_after(error)
+report(rows=session.sql("SELECT x FROM pushed").collect().read_all()["x"].to_pylist())
+"""
+    )
+    assert facts == {"rows": [1]}

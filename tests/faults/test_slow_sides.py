@@ -1,0 +1,163 @@
+"""F15: whichever side is slow, the channel holds its bound and memory stays flat."""
+
+from __future__ import annotations
+
+import pytest
+from rig import run_script
+
+CAPACITY = 4
+BATCHES = 200
+
+# What the query may have in hand beside the queue: the batch it works on, the one that waits for the reader,
+# and those on their way between the two.
+IN_HAND = 4
+
+# A batch is a megabyte, so the whole stream is ten times what may be in memory at once.
+MEGABYTES = 20 + 2 * (CAPACITY + IN_HAND)
+
+BIG = """
+ROWS = 131072
+
+def big(number):
+    return pa.record_batch([pa.repeat(pa.scalar(number, pa.int64()), ROWS)], schema=SCHEMA)
+
+def number_of(each):
+    assert each.num_rows == ROWS and each.column(0)[0] == each.column(0)[-1]
+    return each.column(0)[0].as_py()
+"""
+
+SLOW_CONSUMER = """
+def produce():
+    with sink:
+        for number in range({batches}):
+            sink.write(big(number))
+
+def wait_for_a_full_queue():
+    # Or for all of it: the last batches are written before the queue is full.
+    assert becomes_true(lambda: (now := sink.statistics()).queued == now.capacity or now.batches == {batches})
+
+with headrace.SessionContext() as session:
+    sink = session.register_streaming_table("pushed", SCHEMA, capacity={capacity})
+    producer = Background(produce)
+    wait_for_a_full_queue()
+    before = resident_megabytes()
+    got, ahead, queued, megabytes = [], 0, 0, 0.0
+    for each in session.sql("SELECT x FROM pushed").execute_stream():
+        wait_for_a_full_queue()
+        now = sink.statistics()
+        ahead = max(ahead, now.batches - len(got))
+        queued = max(queued, now.queued)
+        megabytes = max(megabytes, resident_megabytes() - before)
+        got.append(number_of(each))
+    blocked = sink.statistics().seconds_blocked
+    producer.result()
+report(complete=got == list(range({batches})), ahead=ahead, queued=queued, megabytes=megabytes, blocked=blocked)
+"""
+
+
+def test_a_slow_consumer_holds_the_producer_back_and_memory_is_flat() -> None:
+    """F15, P2, S4: 200 MB through a reader that is always behind; the queue is never over its capacity."""
+    facts = run_script(BIG + SLOW_CONSUMER.format(batches=BATCHES, capacity=CAPACITY)).require_clean().facts
+    assert facts["complete"]
+    assert facts["queued"] == CAPACITY
+    assert facts["ahead"] <= CAPACITY + IN_HAND
+    assert facts["blocked"] > 0
+    assert facts["megabytes"] < MEGABYTES
+
+
+SLOW_PRODUCER = """
+arrived = threading.Semaphore(0)
+most_queued = []
+
+def produce():
+    with sink:
+        for number in range({batches}):
+            sink.write(big(number))
+            most_queued.append(sink.statistics().queued)
+            assert arrived.acquire(timeout=5), "a batch was held back"
+
+with headrace.SessionContext() as session:
+    sink = session.register_streaming_table("pushed", SCHEMA, capacity={capacity})
+    before = resident_megabytes()
+    producer = Background(produce)
+    got, megabytes = [], 0.0
+    for each in session.sql("SELECT x FROM pushed").execute_stream():
+        got.append(number_of(each))
+        megabytes = max(megabytes, resident_megabytes() - before)
+        arrived.release()
+    producer.result()
+    blocked = sink.statistics().seconds_blocked
+report(complete=got == list(range({batches})), queued=max(most_queued), megabytes=megabytes, blocked=blocked)
+"""
+
+
+def test_a_slow_producer_is_waited_for_and_memory_is_flat() -> None:
+    """F15, S4: each batch is with the reader before the next is made; the queue never holds two."""
+    facts = run_script(BIG + SLOW_PRODUCER.format(batches=BATCHES, capacity=CAPACITY)).require_clean().facts
+    assert facts["complete"]
+    assert facts["queued"] <= 1
+    assert facts["blocked"] == 0
+    assert facts["megabytes"] < MEGABYTES
+
+
+BOUND_IN_BYTES = """
+LIMIT = {megabytes} * 2**20
+
+def produce(sink):
+    with sink:
+        for number in range(60):
+            # Of many sizes, so that what fits is decided by bytes and not by the number of batches.
+            sink.write(batch(*[number] * (1 + number % 4 * 40000)))
+            most_queued.append(sink.statistics().queued_bytes)
+
+most_queued = []
+with headrace.SessionContext() as session:
+    sink = session.register_streaming_table("pushed", SCHEMA, capacity=1000, max_bytes=LIMIT)
+    producer = Background(produce, sink)
+    rows = 0
+    for each in session.sql("SELECT x FROM pushed").execute_stream():
+        assert becomes_true(lambda: is_waiting(producer) or not producer.is_alive())
+        rows += each.num_rows
+    producer.result()
+report(most=max(most_queued), limit=LIMIT, rows=rows, blocked=sink.statistics().seconds_blocked)
+"""
+
+
+def test_a_bound_in_bytes_holds_for_a_slow_consumer_too() -> None:
+    """F15, P14: the bytes that wait are never over max_bytes, whatever sizes the batches have."""
+    facts = run_script(BOUND_IN_BYTES.format(megabytes=1)).require_clean().facts
+    assert facts["rows"] == sum(1 + number % 4 * 40000 for number in range(60))
+    assert facts["blocked"] > 0
+    assert facts["limit"] / 2 < facts["most"] <= facts["limit"]
+
+
+SLOW_READER_OF_A_PROVIDER = """
+made = []
+
+def scan():
+    for number in range({batches}):
+        made.append(number)
+        yield big(number)
+
+with headrace.SessionContext(target_partitions={partitions}) as session:
+    session.register_table("pulled", headrace.SimpleTableProvider(SCHEMA, scan))
+    before = resident_megabytes()
+    rows, ahead, megabytes = 0, 0, 0.0
+    for each in session.sql("SELECT x FROM pulled").execute_stream():
+        pump = next((thread for thread in threading.enumerate() if thread.name.startswith("headrace-scan")), None)
+        assert becomes_true(lambda: pump is None or is_waiting(pump) or not pump.is_alive())
+        ahead = max(ahead, len(made) - rows // ROWS)
+        megabytes = max(megabytes, resident_megabytes() - before)
+        rows += each.num_rows
+report(complete=rows == {batches} * ROWS, ahead=ahead, megabytes=megabytes)
+"""
+
+
+@pytest.mark.parametrize("partitions", [1, 4])
+def test_a_slow_reader_holds_a_provider_back_and_memory_is_flat(partitions: int) -> None:
+    """F15, S3, S4: a provider is read ahead by a few batches, never by the whole table."""
+    script = BIG + SLOW_READER_OF_A_PROVIDER.format(batches=BATCHES, partitions=partitions)
+    facts = run_script(script).require_clean().facts
+    assert facts["complete"]
+    assert facts["ahead"] <= 20
+    assert facts["megabytes"] < 60

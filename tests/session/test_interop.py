@@ -1,0 +1,277 @@
+"""Who takes a reader as it is: pyarrow, DuckDB, Polars, pandas and Lance, over the Arrow C stream."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+from collections.abc import Callable, Iterator
+from decimal import Decimal
+from pathlib import Path
+
+import duckdb
+import lance
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pyarrow.dataset
+import pytest
+
+from headrace import ClosedError, RecordBatchReader, SessionContext, SimpleTableProvider
+
+SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
+ROWS = 1_000
+BOOM = ValueError("the source went away")
+
+Take = Callable[[RecordBatchReader, Path], pa.Table]
+
+
+def batch_of(number: int) -> pa.RecordBatch:
+    keys = pa.array(range(number * ROWS, (number + 1) * ROWS))
+    return pa.record_batch([keys, pa.repeat("x", ROWS)], schema=SCHEMA)
+
+
+def pyarrow_table(reader: RecordBatchReader, folder: Path) -> pa.Table:
+    return pa.table(reader)
+
+
+def pyarrow_reader(reader: RecordBatchReader, folder: Path) -> pa.Table:
+    return pa.RecordBatchReader.from_stream(reader).read_all()
+
+
+def pyarrow_scanner(reader: RecordBatchReader, folder: Path) -> pa.Table:
+    return pyarrow.dataset.Scanner.from_batches(reader).to_table()
+
+
+def duckdb_by_name(reader: RecordBatchReader, folder: Path) -> pa.Table:
+    with duckdb.connect() as connection:
+        return connection.sql("select * from reader").to_arrow_table()
+
+
+def duckdb_registered(reader: RecordBatchReader, folder: Path) -> pa.Table:
+    with duckdb.connect() as connection:
+        connection.register("rows", reader)
+        return connection.sql("select * from rows").to_arrow_table()
+
+
+def polars_frame(reader: RecordBatchReader, folder: Path) -> pa.Table:
+    return pl.DataFrame(reader).to_arrow()
+
+
+def pandas_frame(reader: RecordBatchReader, folder: Path) -> pa.Table:
+    return pa.Table.from_pandas(pd.DataFrame.from_arrow(reader), preserve_index=False)
+
+
+def lance_table(reader: RecordBatchReader, folder: Path) -> pa.Table:
+    return lance.write_dataset(reader, folder / "written.lance").to_table()
+
+
+def lance_table_told_the_schema(reader: RecordBatchReader, folder: Path) -> pa.Table:
+    return lance.write_dataset(reader, folder / "written.lance", schema=reader.schema).to_table()
+
+
+TAKERS = [
+    pyarrow_table,
+    pyarrow_reader,
+    pyarrow_scanner,
+    duckdb_by_name,
+    duckdb_registered,
+    polars_frame,
+    pandas_frame,
+    lance_table,
+    lance_table_told_the_schema,
+]
+
+takers = pytest.mark.parametrize("take", TAKERS, ids=lambda take: take.__name__)
+both = pytest.mark.parametrize("execute", ["execute_stream", "collect"])
+
+
+@pytest.fixture
+def ctx() -> Iterator[SessionContext]:
+    with SessionContext() as ctx:
+        yield ctx
+
+
+def kinds(table: pa.Table) -> list[tuple[str, str]]:
+    """Names and types; libraries have their own idea of how wide an offset is."""
+    wide = {pa.string(): "string", pa.large_string(): "string", pa.string_view(): "string"}
+    return [(field.name, wide.get(field.type, str(field.type))) for field in table.schema]
+
+
+@both
+@takers
+def test_every_taker_gets_every_row(ctx: SessionContext, take: Take, execute: str, tmp_path: Path) -> None:
+    """S1: a streamed and a collected result, without a word about what it is."""
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(5))))
+    table = take(getattr(ctx.sql("select * from t"), execute)(), tmp_path)
+    assert kinds(table) == [("k", "int64"), ("v", "string")]
+    assert sorted(table.column("k").to_pylist()) == list(range(5 * ROWS))
+    assert set(table.column("v").to_pylist()) == {"x"}
+
+
+@both
+@takers
+def test_a_result_without_rows_keeps_its_schema_in_every_taker(
+    ctx: SessionContext, take: Take, execute: str, tmp_path: Path
+) -> None:
+    """S1: zero rows are a result, with its columns and types."""
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(2))))
+    table = take(getattr(ctx.sql("select * from t where k < 0"), execute)(), tmp_path)
+    assert table.num_rows == 0
+    assert kinds(table) == [("k", "int64"), ("v", "string")]
+
+
+@takers
+def test_a_stream_that_fails_in_the_middle_looks_whole_to_no_taker(
+    ctx: SessionContext, take: Take, tmp_path: Path
+) -> None:
+    """S9: each raises, with the source's own words, and Lance has no table of half the rows."""
+
+    def scan() -> Iterator[pa.RecordBatch]:
+        yield from map(batch_of, range(5))
+        raise BOOM
+
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, scan))
+    reader = ctx.sql("select * from t").execute_stream()
+    with pytest.raises(Exception, match="Table 't' failed: ValueError: the source went away"):
+        take(reader, tmp_path)
+    with pytest.raises(ClosedError):
+        reader.read_next_batch()
+    with pytest.raises(ValueError, match="not found"):
+        lance.dataset(tmp_path / "written.lance")
+
+
+@takers
+def test_a_stream_that_is_cancelled_in_the_middle_looks_whole_to_no_taker(
+    ctx: SessionContext, take: Take, tmp_path: Path
+) -> None:
+    """S11: whoever reads on gets an error and not an end."""
+    handed_on = threading.Event()
+
+    def scan() -> Iterator[pa.RecordBatch]:
+        for number in range(1_000_000):
+            yield batch_of(number % 10)
+            if number == 20:
+                handed_on.set()
+
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, scan))
+    reader = ctx.sql("select * from t").execute_stream()
+
+    def cancel() -> None:
+        handed_on.wait(10)
+        reader.cancel()
+
+    canceller = threading.Thread(target=cancel, daemon=True)
+    canceller.start()
+    with pytest.raises(Exception, match="cancelled"):
+        take(reader, tmp_path)
+    canceller.join(10)
+
+
+@pytest.mark.parametrize("take", [duckdb_by_name, duckdb_registered], ids=lambda take: take.__name__)
+def test_a_taker_that_stops_early_releases_what_is_upstream(ctx: SessionContext, take: Take, tmp_path: Path) -> None:
+    """S7: a LIMIT of DuckDB's is the end of our query too, though somebody still holds the reader."""
+    closed = threading.Event()
+
+    def endless() -> Iterator[pa.RecordBatch]:
+        try:
+            while True:
+                yield batch_of(0)
+        finally:
+            closed.set()
+
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, endless))
+    reader = ctx.sql("select * from t").execute_stream()
+    with duckdb.connect() as connection:
+        connection.register("rows", reader)
+        query = "select k from rows limit 3" if take is duckdb_registered else "select k from reader limit 3"
+        assert connection.sql(query).fetchall() == [(0,), (1,), (2,)]
+    assert closed.wait(1.0)
+
+
+def test_who_imports_a_reader_and_drops_it_releases_what_is_upstream(ctx: SessionContext) -> None:
+    """S7: the last one to let go of the Arrow stream closes the reader."""
+    closed = threading.Event()
+
+    def endless() -> Iterator[pa.RecordBatch]:
+        try:
+            while True:
+                yield batch_of(0)
+        finally:
+            closed.set()
+
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, endless))
+    reader = ctx.sql("select * from t").execute_stream()
+    imported = pa.RecordBatchReader.from_stream(reader)
+    assert imported.read_next_batch().num_rows > 0
+    del imported
+    assert closed.wait(1.0)
+    with pytest.raises(ClosedError):
+        reader.read_next_batch()
+
+
+def test_looking_at_the_schema_through_the_arrow_stream_takes_no_rows(ctx: SessionContext) -> None:
+    """S1: DuckDB exports a stream once for its schema and again for its rows."""
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(2))))
+    reader = ctx.sql("select * from t").execute_stream()
+    assert pa.schema(reader) == SCHEMA
+    for _ in range(2):
+        assert pa.RecordBatchReader.from_stream(reader).schema == SCHEMA
+    assert reader.read_all().num_rows == 2 * ROWS
+
+
+@pytest.mark.parametrize("batches", [5, 0])
+def test_pyarrow_writes_a_reader_as_a_dataset(ctx: SessionContext, batches: int, tmp_path: Path) -> None:
+    """S1: code of pyarrow's that takes the reader apart in C++ reads the same rows."""
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(batches))))
+    reader = ctx.sql("select * from t").execute_stream()
+    pyarrow.dataset.write_dataset(reader, tmp_path, format="parquet", basename_template="{i}.parquet")
+    rows = pyarrow.dataset.dataset(tmp_path, schema=SCHEMA).to_table()
+    assert sorted(rows.column("k").to_pylist()) == list(range(batches * ROWS))
+
+
+def test_what_was_read_before_is_not_in_what_a_taker_gets(ctx: SessionContext) -> None:
+    """S1: the rest of the stream, each row once."""
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(5))))
+    reader = ctx.sql("select * from t").execute_stream()
+    first = reader.read_next_batch()
+    rest = pl.DataFrame(reader)
+    assert first.column("k").to_pylist() + rest["k"].to_list() == list(range(5 * ROWS))
+
+
+def test_a_taker_may_ask_for_another_type_of_the_same_values(ctx: SessionContext) -> None:
+    """S1: the requested schema of the Arrow stream is honoured where pyarrow can cast."""
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: [batch_of(0)]))
+    wanted = pa.schema([("k", pa.int32()), ("v", pa.large_string())])
+    table = pa.table(ctx.sql("select * from t").execute_stream(), schema=wanted)
+    assert table.schema == wanted
+    assert table.num_rows == ROWS
+
+
+def test_a_frame_is_taken_as_its_stream(ctx: SessionContext) -> None:
+    """S1 and S5: a frame exports the same stream, once."""
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(5))))
+    assert pa.table(ctx.sql("select * from t")).num_rows == 5 * ROWS
+    assert pl.DataFrame(ctx.sql("select * from t")).height == 5 * ROWS
+
+
+@both
+@pytest.mark.parametrize("take", [pyarrow_table, pyarrow_scanner], ids=lambda take: take.__name__)
+def test_what_types_a_result_has_survives_the_way_to_the_taker(
+    ctx: SessionContext, take: Take, execute: str, tmp_path: Path
+) -> None:
+    """S1: nested, dictionary, decimal, zoned, fixed-size and view types come out as they are."""
+    moment = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)
+    table = pa.table(
+        {
+            "nested": pa.array(
+                [{"a": [1, 2], "b": None}, None], pa.struct([("a", pa.list_(pa.int8())), ("b", pa.date32())])
+            ),
+            "words": pa.array(["x", None]).dictionary_encode(),
+            "price": pa.array([Decimal("1.50"), None], pa.decimal128(9, 2)),
+            "at": pa.array([moment, None], pa.timestamp("us", "Europe/Berlin")),
+            "vector": pa.array([[1.0, 2.0], None], pa.list_(pa.float32(), 2)),
+            "view": pa.array(["a string that is longer than twelve bytes", None], pa.string_view()),
+        }
+    )
+    ctx.register_table("t", SimpleTableProvider(table.schema, lambda: table))
+    assert take(getattr(ctx.sql("select * from t"), execute)(), tmp_path) == table

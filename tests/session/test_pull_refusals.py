@@ -1,0 +1,169 @@
+"""What a pull table cannot be, and that the message says what to do instead."""
+
+import threading
+
+import pyarrow as pa
+import pytest
+from providers import SCHEMA, Provider, rows, scanning
+
+import headrace
+from headrace import SessionContext, SimpleTableProvider, TableProvider
+
+
+@pytest.fixture
+def ctx():
+    with SessionContext() as session:
+        yield session
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (None, r"scan\(\) of table 't' returned None\. Hint: return a fresh reader"),
+        (5, r"What scan\(\) of table 't' returns must be .*, not a int\. Hint: pyarrow\.record_batch"),
+        ("rows", r"What scan\(\) of table 't' returns must be .*, not a str\. Hint: "),
+        ({"x": [1]}, r"What scan\(\) of table 't' returns must be .*, not a dict\. Hint: "),
+    ],
+    ids=repr,
+)
+def test_scan_must_return_something_that_holds_batches(ctx, returned, message):
+    """T6: scan() returning None (or no Arrow data) is a clear error that says what to return."""
+    ctx.register_table("t", scanning(lambda: returned))
+    with pytest.raises(headrace.TableError, match=message) as caught:
+        ctx.sql("select * from t").collect()
+    assert isinstance(caught.value.__cause__, headrace.InvalidArgumentError)
+
+
+@pytest.mark.parametrize(
+    ("schema", "message"),
+    [
+        (None, r"schema\(\) of table 't' returned must be a pyarrow\.Schema, not None\. Hint: .*pyarrow\.schema"),
+        ([("x", pa.int64())], r"must be a pyarrow\.Schema, not a list\. Hint: .*pyarrow\.schema"),
+        (pa.schema([]), r"has no column\. Hint: give the table at least one"),
+        (pa.schema([("x", pa.int8()), ("x", pa.int8())]), r"more than one column named 'x'\. Hint: rename"),
+    ],
+    ids=["None", "a list", "no column", "twice the same"],
+)
+def test_schema_must_return_a_schema_a_table_can_have(ctx, schema, message):
+    """T6: schema() returning None is a clear error, and nothing is registered (T1)."""
+
+    class Odd(Provider):
+        def schema(self):
+            return schema
+
+    with pytest.raises(headrace.InvalidArgumentError, match=message):
+        ctx.register_table("t", Odd())
+    assert not ctx.table_exists("t")
+
+
+@pytest.mark.parametrize("name", [None, "", "  ", 5, b"t"], ids=repr)
+def test_a_name_must_be_text_that_is_not_empty(ctx, name):
+    """T6: a None or empty name is a clear error wherever a name is given."""
+    provider = Provider()
+    calls = [
+        lambda: ctx.register_table(name, provider),
+        lambda: ctx.table_exists(name),
+        lambda: ctx.deregister_table(name),
+        lambda: ctx.table(name),
+        lambda: ctx.register_arrow(name, rows(0)),
+        lambda: ctx.register_lance(name, "nowhere"),
+        lambda: ctx.register_parquet(name, "nowhere"),
+        lambda: ctx.register_csv(name, "nowhere"),
+        lambda: ctx.register_json(name, "nowhere"),
+    ]
+    for call in calls:
+        with pytest.raises(headrace.InvalidArgumentError) as caught:
+            call()
+        assert str(caught.value) == f"A table's name must be text that is not empty, not {name!r}."
+    assert provider.schema_threads == []
+
+
+@pytest.mark.parametrize("provider", [None, 5, SCHEMA, object(), pa.table({"x": [1]})], ids=lambda p: type(p).__name__)
+def test_a_provider_must_have_schema_and_scan(ctx, provider):
+    """T6: what is no provider is refused with what to use instead."""
+    with pytest.raises(
+        headrace.InvalidArgumentError, match=r"(?s)schema\(\) and scan\(\).*Hint: .*TableProvider.*register_arrow"
+    ):
+        ctx.register_table("t", provider)
+    assert not ctx.table_exists("t")
+
+
+def test_a_provider_class_in_place_of_a_provider_is_refused_clearly(ctx):
+    """T6: forgetting the parentheses is a clear error, not a missing argument somewhere inside."""
+    with pytest.raises(headrace.InvalidArgumentError, match="Provider"):
+        ctx.register_table("t", Provider)
+    assert not ctx.table_exists("t")
+
+
+def test_a_closed_session_refuses_everything_and_says_what_to_do():
+    """T6: a closed session is a clear error, and a provider is not asked for anything."""
+    ctx = SessionContext()
+    ctx.register_table("t", Provider())
+    frame = ctx.sql("select * from t")
+    ctx.close()
+    ctx.close()
+    provider = Provider()
+    calls = [
+        lambda: ctx.register_table("u", provider),
+        lambda: ctx.table_exists("t"),
+        lambda: ctx.deregister_table("t"),
+        lambda: ctx.table("t"),
+        lambda: ctx.sql("select * from t"),
+        lambda: ctx.register_streaming_table("u", SCHEMA),
+        lambda: ctx.register_arrow("u", rows(0)),
+        frame.collect,
+        frame.execute_stream,
+        frame.count,
+        frame.schema,
+        frame.explain,
+    ]
+    for call in calls:
+        with pytest.raises(headrace.ClosedError, match=r"session is closed\. Hint: make a new SessionContext"):
+            call()
+    assert provider.schema_threads == []
+
+
+def test_a_simple_provider_works_without_subclassing(ctx):
+    """T7: SimpleTableProvider(schema, scan) is a whole table."""
+    calls = []
+
+    def scan():
+        calls.append(threading.current_thread())
+        return pa.RecordBatchReader.from_batches(SCHEMA, [rows(0), rows(3)])
+
+    provider = SimpleTableProvider(SCHEMA, scan)
+    assert isinstance(provider, TableProvider)
+    assert calls == []
+    ctx.register_table("t", provider)
+    assert ctx.sql("select s from t where x = 4").collect().read_all().to_pydict() == {"s": ["r4"]}
+    assert ctx.table("t").count() == 6
+    assert len(calls) == 2
+
+
+@pytest.mark.parametrize(
+    ("schema", "scan", "message"),
+    [
+        (None, lambda: None, r"schema .*must be a pyarrow\.Schema, not None\. Hint: .*pyarrow\.schema"),
+        (SCHEMA, None, r"scan .*must be callable, not None\. Hint: pass a function"),
+        (None, None, "must be"),
+        (SCHEMA, rows(0), r"(?s)scan .*must be callable.*Hint: pass a function"),
+        (["x"], lambda: None, r"schema .*must be a pyarrow\.Schema"),
+        (pa.schema([]), lambda: None, "no column"),
+    ],
+    ids=["no schema", "no scan", "neither", "a batch for scan", "a list for schema", "an empty schema"],
+)
+def test_a_simple_provider_refuses_none_at_construction(schema, scan, message):
+    """T7: None arguments are refused at construction."""
+    with pytest.raises(headrace.InvalidArgumentError, match=message):
+        SimpleTableProvider(schema, scan)
+
+
+def test_an_abstract_provider_without_scan_cannot_be_made():
+    """T7, T11: schema and scan must be written, the rest has defaults."""
+
+    class OnlySchema(TableProvider):
+        def schema(self):
+            return SCHEMA
+
+    with pytest.raises(TypeError, match="scan"):
+        OnlySchema()

@@ -1,0 +1,322 @@
+"""Push tables that end early: the consumer leaves, the table or session goes, the producer drops its sink."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+import pytest
+from test_push_tables import SCHEMA, SECONDS, Background, batch, collect, read
+
+import headrace
+from headrace import SessionContext, TableSink
+
+PROMPTLY = 1.0
+
+
+@pytest.fixture
+def ctx() -> Iterator[SessionContext]:
+    with SessionContext() as session:
+        yield session
+
+
+# Enough rows that no operator holds them back to gather more.
+MANY = batch(*range(1, 10_001))
+
+
+def write_forever(sink: TableSink) -> None:
+    while True:
+        sink.write(MANY)
+
+
+def assert_the_consumer_is_gone(sink: TableSink, writer: Background, reason: str, seconds: float) -> None:
+    """The write that is blocked, and every later one of any kind, says so."""
+    message = rf"streaming table 't', its consumer is gone: .*{reason}.* Hint: stop producing"
+    with pytest.raises(headrace.ConsumerGoneError, match=message):
+        writer.result(seconds)
+    with pytest.raises(headrace.ConsumerGoneError, match=message):
+        sink.write(batch(1))
+    with pytest.raises(headrace.ConsumerGoneError, match=message):
+        sink.try_write(batch(1))
+    with pytest.raises(headrace.ConsumerGoneError, match=message):
+        asyncio.run(sink.write_async(batch(1)))
+    assert sink.statistics().state == "cancelled"
+    sink.close()
+
+
+# -- the consumer leaves -----------------------------------------------------------------------------
+
+LEAVING: dict[str, tuple[Callable[[headrace.RecordBatchReader], None], str]] = {
+    "closed": (headrace.RecordBatchReader.close, "its reader was closed"),
+    "cancelled": (headrace.RecordBatchReader.cancel, "it was cancelled"),
+}
+
+
+@pytest.mark.parametrize(("leave", "reason"), LEAVING.values(), ids=LEAVING.keys())
+@pytest.mark.parametrize("batches_read", [0, 1])
+def test_a_reader_that_leaves_makes_blocked_and_later_writes_raise(
+    ctx: SessionContext, leave: Callable[[headrace.RecordBatchReader], None], reason: str, batches_read: int
+) -> None:
+    """P7: promptly, whether it has read anything or not, and they say why."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
+    writer = Background(write_forever, sink)
+    reader = ctx.sql("select x from t").execute_stream()
+    for _ in range(batches_read):
+        reader.read_next_batch()
+    writer.until_blocked()
+    leave(reader)
+    assert_the_consumer_is_gone(sink, writer, reason, PROMPTLY)
+
+
+def test_a_dropped_reader_makes_writes_raise(ctx: SessionContext) -> None:
+    """P7: nobody can read it any more."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
+    writer = Background(write_forever, sink)
+    reader = ctx.sql("select x from t").execute_stream()
+    reader.read_next_batch()
+    del reader
+    gc.collect()
+    assert_the_consumer_is_gone(sink, writer, "its reader was dropped", PROMPTLY)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select x from t limit 2",
+        "select x from t where x > 1 limit 2",
+        "select x from (select x from t limit 5) where x = 1",
+        "select sum(x) from (select x from t limit 4)",
+    ],
+)
+def test_a_limit_that_is_reached_makes_writes_raise(ctx: SessionContext, query: str) -> None:
+    """P7: the query has what it needs while the producer would go on for ever."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
+    writer = Background(write_forever, sink)
+    assert len(Background(collect, ctx, query).result()) >= 1
+    assert_the_consumer_is_gone(sink, writer, "", PROMPTLY)
+
+
+def test_a_query_that_fails_elsewhere_makes_writes_raise(ctx: SessionContext) -> None:
+    """P7: a division by zero in the plan is not the producer's doing, and it is told all the same."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
+    writer = Background(write_forever, sink)
+    with pytest.raises(headrace.ExecutionError, match="Divide by zero"):
+        collect(ctx, "select x / (x - 2) from t")
+    assert_the_consumer_is_gone(sink, writer, "", PROMPTLY)
+
+
+def test_a_sink_whose_consumer_left_is_left_in_peace(ctx: SessionContext) -> None:
+    """P7, P12: closing it, leaving its with block and dropping it are all harmless, and nothing warns."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    ctx.sql("select x from t").execute_stream().close()
+    sink.close()
+    with pytest.raises(headrace.ConsumerGoneError), sink:
+        sink.write(batch(1))
+    del sink
+    gc.collect()
+
+
+# -- the table or the session goes --------------------------------------------------------------------
+
+GOING: dict[str, tuple[Callable[[SessionContext], None], str]] = {
+    "session closed": (SessionContext.close, "the session was closed"),
+    "table deregistered": (lambda ctx: ctx.deregister_table("T"), "the table was deregistered"),
+}
+
+
+@pytest.mark.parametrize(("go", "reason"), GOING.values(), ids=GOING.keys())
+@pytest.mark.parametrize("queried", [False, True], ids=["not queried", "queried"])
+def test_a_write_blocked_when_the_table_goes_raises(
+    ctx: SessionContext, go: Callable[[SessionContext], None], reason: str, queried: bool
+) -> None:
+    """P8: in under 5 s, whether a query reads the table or not."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
+    writer = Background(write_forever, sink)
+    reader = ctx.sql("select x from t").execute_stream() if queried else None
+    if reader is not None:
+        reader.read_next_batch()
+    writer.until_blocked()
+    go(ctx)
+    assert_the_consumer_is_gone(sink, writer, reason, SECONDS)
+
+
+def test_a_query_over_a_table_deregistered_in_mid_stream_ends_in_an_error_after_what_was_queued(
+    ctx: SessionContext,
+) -> None:
+    """P8, P12: nobody said that the stream was whole."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    with ctx.sql("select x from t").execute_stream() as reader:
+        sink.write(batch(1))
+        assert read(reader) == [1]
+        sink.write(batch(2))
+        ctx.deregister_table("t")
+        assert read(reader) == [2]
+        with pytest.raises(headrace.TableError, match="'t' was cut off: the table was deregistered"):
+            reader.read_next_batch()
+
+
+def test_a_reader_that_waits_when_the_table_is_deregistered_is_woken_by_the_error(ctx: SessionContext) -> None:
+    """P8: nothing more is going to come."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    with ctx.sql("select x from t").execute_stream() as reader:
+        reading = Background(read, reader).until_blocked()
+        ctx.deregister_table("t")
+        with pytest.raises(headrace.TableError, match="'t' was cut off: the table was deregistered"):
+            reading.result()
+    sink.close()
+
+
+def test_a_query_over_a_closed_table_finishes_though_it_is_deregistered(ctx: SessionContext) -> None:
+    """P8: a stream that is whole stays whole."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    sink.write(batch(1))
+    sink.write(batch(2))
+    with ctx.sql("select x from t").execute_stream() as reader:
+        sink.close()
+        ctx.deregister_table("t")
+        assert not ctx.table_exists("t")
+        assert reader.read_all()["x"].to_pylist() == [1, 2]
+
+
+def test_a_name_can_be_used_again_after_the_table_is_deregistered(ctx: SessionContext) -> None:
+    """P8: the new table has nothing of the old one."""
+    old = ctx.register_streaming_table("t", SCHEMA)
+    old.write(batch(1))
+    ctx.deregister_table("t")
+    new = ctx.register_streaming_table("t", SCHEMA)
+    with pytest.raises(headrace.ConsumerGoneError):
+        old.write(batch(2))
+    new.write(batch(3))
+    new.close()
+    assert collect(ctx) == [3]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "drop view t",
+        "drop table t",
+        "create or replace view t as select 1 as x",
+        "create or replace table t as select 1 as x",
+    ],
+)
+def test_sql_that_takes_the_tables_name_away_is_refused_or_tells_the_writers(
+    ctx: SessionContext, statement: str
+) -> None:
+    """P8: what SQL deregisters is deregistered, so a blocked write raises; or the table stays and can be read."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
+    sink.write(batch(1))
+    writer = Background(sink.write, batch(2)).until_blocked()
+    try:
+        ctx.sql(statement)
+    except headrace.HeadraceError:
+        with ctx.sql("select x from t").execute_stream() as reader:
+            assert read(reader) == [1]
+            writer.result()
+            sink.close()
+    else:
+        with pytest.raises(headrace.ConsumerGoneError):
+            writer.result()
+
+
+def test_what_was_queued_in_a_deregistered_table_is_let_go_of(ctx: SessionContext) -> None:
+    """P8: a session that lives long and sees many tables holds none of those that are gone."""
+    before = pa.total_allocated_bytes()
+    for _ in range(4):
+        sink = ctx.register_streaming_table("t", SCHEMA)
+        sink.write(pa.record_batch([pa.nulls(1_000_000, pa.int64())], schema=SCHEMA))
+        ctx.deregister_table("t")
+        del sink
+    gc.collect()
+    assert pa.total_allocated_bytes() - before < 8_000_000
+
+
+# -- the producer leaves -----------------------------------------------------------------------------
+
+
+def test_a_with_block_left_cleanly_closes_the_sink(ctx: SessionContext) -> None:
+    """P12: and gives the sink itself."""
+    with ctx.register_streaming_table("t", SCHEMA) as sink:
+        sink.write(batch(1))
+    assert sink.statistics().state == "closed"
+    assert collect(ctx) == [1]
+
+
+def raise_from_with_block(sink: TableSink, error: BaseException) -> None:
+    with sink:
+        sink.write(batch(1))
+        raise error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("cut off"), StopIteration("cut off"), asyncio.CancelledError("cut off"), GeneratorExit("cut off")],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_with_block_left_by_an_exception_fails_the_sink(ctx: SessionContext, error: BaseException) -> None:
+    """P12: the exception goes on, and the reader gets it after what was written: never a clean end."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    assert Background(raise_from_with_block, sink, error).error() is error
+    with ctx.sql("select x from t").execute_stream() as reader:
+        assert read(reader) == [1]
+        with pytest.raises(headrace.TableError, match=f"{type(error).__name__}: cut off") as caught:
+            reader.read_next_batch()
+    assert caught.value.__cause__ is error
+
+
+def test_a_with_block_left_by_an_exception_after_close_stays_closed(ctx: SessionContext) -> None:
+    """P3, P12: the first end stands."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    sink.close()
+    error = ValueError("too late")
+    with pytest.raises(ValueError, match="too late"), sink:
+        raise error
+    assert collect(ctx) == []
+
+
+DROPPED = "sink of streaming table 't' was dropped without close.. or fail..*Hint: use it as a context manager"
+
+
+def test_a_sink_dropped_while_open_warns_and_fails_its_reader(ctx: SessionContext) -> None:
+    """P12: the reader gets what was written, and then an error that says what happened and what to do."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    sink.write(batch(1))
+    with pytest.warns(ResourceWarning, match=DROPPED):
+        del sink
+    with ctx.sql("select x from t").execute_stream() as reader:
+        assert read(reader) == [1]
+        with pytest.raises(headrace.TableError, match=DROPPED) as caught:
+            reader.read_next_batch()
+    assert isinstance(caught.value.__cause__, headrace.ClosedError)
+
+
+def test_a_producer_that_returns_without_a_word_fails_the_reader_that_waits(ctx: SessionContext) -> None:
+    """P12, F13: the thread is gone and the sink with it, so the reader must not wait for ever."""
+    sinks = [ctx.register_streaming_table("t", SCHEMA)]
+    reading = Background(collect, ctx)
+
+    def produce_and_forget() -> None:
+        sinks.pop().write(batch(1))
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        Background(produce_and_forget).result()
+        with pytest.raises(headrace.TableError, match=DROPPED):
+            reading.result()
+
+
+@pytest.mark.parametrize("end", ["close", "fail", "deregister"])
+def test_a_sink_dropped_after_its_end_does_not_warn(ctx: SessionContext, end: str) -> None:
+    """P12: there is nothing to warn of."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    if end == "close":
+        sink.close()
+    elif end == "fail":
+        sink.fail(ValueError("source went away"))
+    else:
+        ctx.deregister_table("t")
+    del sink
+    gc.collect()

@@ -1,0 +1,413 @@
+"""Push tables under their producers: many threads, many tables, small batches, asyncio, Ctrl-C and fork."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from random import Random
+from statistics import median
+
+import pyarrow as pa
+import pytest
+from test_push_tables import SCHEMA, SECONDS, Background, batch, collect, read
+
+import headrace
+from headrace import SessionContext, TableSink
+
+
+@pytest.fixture
+def ctx() -> Iterator[SessionContext]:
+    with SessionContext() as session:
+        yield session
+
+
+# -- many producers ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("end", [TableSink.close, lambda sink: sink.fail(ValueError("stop"))], ids=["close", "fail"])
+def test_close_and_fail_wake_a_blocked_write_a_hundred_times_out_of_a_hundred(
+    ctx: SessionContext, end: Callable[[TableSink], None]
+) -> None:
+    """P5: from another thread, in under 5 s; every other time the write is only about to block."""
+    for repetition in range(100):
+        sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
+        sink.write(batch(0))
+        writer = Background(sink.write, batch(1))
+        if repetition % 2:
+            writer.until_blocked()
+        Background(end, sink).result()
+        with pytest.raises(headrace.ClosedError):
+            writer.result()
+        ctx.deregister_table("t")
+
+
+@pytest.mark.parametrize("target_partitions", [1, 8])
+def test_many_producers_lose_nothing_double_nothing_and_each_keeps_its_order(target_partitions: int) -> None:
+    """P10: eight threads through a channel of two, by every way of writing."""
+
+    def produce(number: int) -> None:
+        rng = Random(number)
+        for step in range(100):
+            part = batch(number * 100 + step)
+            match rng.randrange(3):
+                case 0:
+                    sink.write(part)
+                case 1:
+                    while not sink.try_write(part):
+                        sink.write(batch(), timeout=SECONDS)
+                case _:
+                    asyncio.run(sink.write_async(part))
+
+    with SessionContext(target_partitions=target_partitions) as ctx:
+        sink = ctx.register_streaming_table("t", SCHEMA, capacity=2)
+        reading = Background(collect, ctx)
+        producers = [Background(produce, number) for number in range(8)]
+        for producer in producers:
+            producer.result()
+        sink.close()
+        rows = reading.result()
+    assert sorted(rows) == list(range(800))
+    for number in range(8):
+        mine = [row for row in rows if row // 100 == number]
+        assert mine == sorted(mine)
+
+
+def test_the_owner_of_a_batchs_memory_may_be_dropped_as_soon_as_write_returns(ctx: SessionContext) -> None:
+    """P10: the sink keeps what it needs, by reference: the documentation says not to change it until it is read."""
+    assert "must not be changed until a query has read it" in " ".join((TableSink.__doc__ or "").split())
+    memory = bytearray(8 * 1000)
+    memory[:8] = (7).to_bytes(8, "little")
+    column = pa.Array.from_buffers(pa.int64(), 1000, [None, pa.py_buffer(memory)])
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    sink.write(pa.record_batch([column], schema=SCHEMA))
+    sink.close()
+    del memory, column
+    gc.collect()
+    assert collect(ctx, "select sum(x) from t") == [7]
+
+
+def test_a_join_of_two_push_tables_needs_a_producer_thread_each(ctx: SessionContext) -> None:
+    """P10, P13: a hash join reads one side to its end before the other, whichever that is."""
+    left = ctx.register_streaming_table("a", SCHEMA, capacity=1)
+    right = ctx.register_streaming_table("b", SCHEMA, capacity=1)
+
+    def produce(sink: TableSink, step: int) -> None:
+        with sink:
+            for number in range(0, 300, step):
+                sink.write(batch(number))
+
+    producers = [Background(produce, left, 2), Background(produce, right, 3)]
+    rows = Background(collect, ctx, "select a.x from a join b on a.x = b.x").result()
+    assert sorted(rows) == list(range(0, 300, 6))
+    for producer in producers:
+        producer.result()
+
+
+# -- many tables -------------------------------------------------------------------------------------
+
+TABLES = 64
+ROUNDS = 4
+UNION = " union all ".join(f"select x from t{number}" for number in range(TABLES))
+
+
+def feed_round_robin(sinks: list[TableSink]) -> None:
+    """One row a table and round, on one thread: one table that is not read stops them all."""
+    for step in range(ROUNDS):
+        for number, sink in enumerate(sinks):
+            sink.write(batch(number * ROUNDS + step))
+    for sink in sinks:
+        sink.close()
+
+
+@pytest.mark.parametrize("target_partitions", [1, 2, 8])
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (UNION, list(range(TABLES * ROUNDS))),
+        (f"select sum(x) from ({UNION})", [sum(range(TABLES * ROUNDS))]),
+        (f"select count(*) from ({UNION}) group by x % 4", [TABLES] * 4),
+        (f"select x from ({UNION}) where x % 2 = 0", list(range(0, TABLES * ROUNDS, 2))),
+        (f"select x from ({UNION}) order by x", list(range(TABLES * ROUNDS))),
+    ],
+    ids=["union", "sum", "group by", "filter", "order by"],
+)
+def test_sixty_four_tables_of_capacity_one_are_fed_round_robin(
+    query: str, expected: list[int], target_partitions: int
+) -> None:
+    """P13, F17: many more open tables than cores, and no deadlock."""
+    with SessionContext(target_partitions=target_partitions) as ctx:
+        sinks = [ctx.register_streaming_table(f"t{number}", SCHEMA, capacity=1) for number in range(TABLES)]
+        producer = Background(feed_round_robin, sinks)
+        rows = Background(collect, ctx, query).result(20.0)
+        producer.result()
+    assert sorted(rows) == expected
+
+
+def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A program in an interpreter of its own, with the helpers it starts from; its output must be read."""
+    start = (
+        "import os, signal, sys, threading, time\n"
+        "import pyarrow as pa\n"
+        "import headrace\n"
+        "SCHEMA = pa.schema([('x', pa.int64())])\n"
+        "def batch(*values): return pa.record_batch([pa.array(values, pa.int64())], schema=SCHEMA)\n"
+    )
+    return subprocess.run(
+        [sys.executable, "-W", "error", "-c", start + program],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+MANY_TABLES = """
+count = 6
+ctx = headrace.SessionContext()
+sinks = [ctx.register_streaming_table(f"t{n}", SCHEMA, capacity=1) for n in range(count)]
+for n, sink in enumerate(sinks):
+    sink.write(batch(n))
+    sink.close()
+try:
+    rows = ctx.sql(" union all ".join(f"select x from t{n}" for n in range(count))).collect().read_all()
+    print("rows", rows.num_rows)
+except headrace.ResourcesExhaustedError as error:
+    print("refused", error)
+    first = ctx.sql("select x from t0 union all select x from t1 union all select x from t2")
+    print("three of them", first.collect().read_all().num_rows)
+    print("another", ctx.sql("select x from t3").collect().read_all().num_rows)
+ctx.close()
+"""
+
+
+def test_more_tables_than_workers_is_an_error_at_the_start_that_says_what_to_raise() -> None:
+    """P13, F17: nothing is consumed by it, nothing stays taken, and raising what is named helps."""
+    refused = run_python(MANY_TABLES, TOKIO_WORKER_THREADS="4")
+    assert refused.stderr == ""
+    first, *others = refused.stdout.splitlines()
+    assert first.startswith("refused The query scans more tables at once than there are worker threads")
+    assert "Hint: set the environment variable TOKIO_WORKER_THREADS (now 4) to more than the number of tables" in first
+    assert others == ["three of them 3", "another 1"]
+    raised = run_python(MANY_TABLES, TOKIO_WORKER_THREADS="7")
+    assert (raised.stdout, raised.stderr) == ("rows 6\n", "")
+
+
+# -- small batches -----------------------------------------------------------------------------------
+
+
+def test_small_batches_are_gathered_on_the_way_to_the_engine(ctx: SessionContext) -> None:
+    """P14: a thousand that wait become a few, in order."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=1000)
+    for number in range(1000):
+        sink.write(batch(number))
+    sink.close()
+    batches = list(ctx.sql("select x from t").execute_stream())
+    assert len(batches) <= 3
+    assert [value for part in batches for value in part["x"].to_pylist()] == list(range(1000))
+
+
+def test_what_is_gathered_is_bounded(ctx: SessionContext) -> None:
+    """P14: small batches that add up to many rows do not become one large one."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=400)
+    for _ in range(400):
+        sink.write(batch(*range(1000)))
+    sink.close()
+    sizes = [part.num_rows for part in ctx.sql("select x from t").execute_stream()]
+    assert sum(sizes) == 400_000
+    assert max(sizes) <= 65_536
+    assert len(sizes) <= 40
+
+
+@pytest.mark.parametrize("query", ["select x from t", "select x + 1 as x from t where x >= 0"])
+def test_a_lone_batch_is_not_held_back(query: str) -> None:
+    """P14: with nothing else queued a row is with the reader within 50 ms, as the median of twenty says."""
+    with SessionContext(low_latency=True) as ctx:
+        sink = ctx.register_streaming_table("t", SCHEMA)
+        with ctx.sql(query).execute_stream() as reader:
+            waits = []
+            for number in range(20):
+                reading = Background(read, reader).until_blocked()
+                started = time.monotonic()
+                sink.write(batch(number))
+                assert len(reading.result()) == 1
+                waits.append(time.monotonic() - started)
+            sink.close()
+    assert median(waits) < 0.05
+
+
+def test_a_bound_in_bytes_holds_beside_the_bound_in_batches(ctx: SessionContext) -> None:
+    """P14: one larger batch may wait alone."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=100, max_bytes=1000)
+    for _ in range(12):
+        assert sink.try_write(batch(*range(10)))
+    assert not sink.try_write(batch(*range(10)))
+    assert sink.try_write(batch(*range(5)))
+    now = sink.statistics()
+    assert (now.queued, now.queued_bytes, now.max_bytes) == (13, 1000, 1000)
+    large = Background(sink.write, batch(*range(1000))).until_blocked()
+    reading = Background(collect, ctx, "select count(*) from t")
+    large.result()
+    sink.close()
+    assert reading.result() == [1125]
+
+
+# -- asyncio, statistics, Ctrl-C, fork ----------------------------------------------------------------
+
+
+def test_write_async_feeds_a_query_without_blocking_the_loop(ctx: SessionContext) -> None:
+    """P15: two coroutines write through a channel of one while a third goes on."""
+
+    async def produce(sink: TableSink, first: int) -> None:
+        for number in range(100):
+            await sink.write_async(batch(first + number))
+
+    async def main() -> list[int]:
+        with ctx.register_streaming_table("t", SCHEMA, capacity=1) as sink:
+            writing = asyncio.gather(produce(sink, 0), produce(sink, 100))
+            while sink.statistics().queued == 0:
+                await asyncio.sleep(0)
+            done, _ = await asyncio.wait([writing], timeout=0.1)
+            assert not done, "nobody reads yet"
+            reading = asyncio.create_task(asyncio.to_thread(collect, ctx))
+            await writing
+        return await reading
+
+    rows = asyncio.run(asyncio.wait_for(main(), 20.0))
+    assert [row for row in rows if row < 100] == list(range(100))
+    assert [row for row in rows if row >= 100] == list(range(100, 200))
+
+
+def test_a_query_read_and_fed_in_one_event_loop(ctx: SessionContext) -> None:
+    """P15: neither side blocks the other."""
+
+    async def produce(sink: TableSink) -> None:
+        with sink:
+            for number in range(100):
+                await sink.write_async(batch(number))
+
+    async def main() -> list[int]:
+        sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
+        producer = asyncio.create_task(produce(sink))
+        async with ctx.sql("select x from t").execute_stream() as reader:
+            rows = [value async for part in reader for value in part["x"].to_pylist()]
+        await producer
+        return rows
+
+    assert asyncio.run(asyncio.wait_for(main(), 20.0)) == list(range(100))
+
+
+def test_a_cancelled_write_async_queues_nothing(ctx: SessionContext) -> None:
+    """P15: the query sees only what was written."""
+
+    async def main() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(sink.write_async(batch(2)), 0.02)
+
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
+    sink.write(batch(1))
+    asyncio.run(main())
+    sink.close()
+    assert collect(ctx) == [1]
+
+
+def test_statistics_tell_what_went_through_and_how_long_writers_waited(ctx: SessionContext) -> None:
+    """P15: batches, rows, bytes, queued, seconds blocked, before and after a query has read them."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=2, max_bytes=1_000_000)
+    sink.write(batch(1, 2))
+    sink.write(batch(3))
+    with pytest.raises(headrace.WriteTimeoutError):
+        sink.write(batch(4), timeout=0.05)
+    now = sink.statistics()
+    assert (now.batches, now.rows, now.bytes) == (2, 3, 24)
+    assert (now.queued, now.queued_rows, now.queued_bytes) == (2, 3, 24)
+    assert (now.capacity, now.max_bytes, now.state) == (2, 1_000_000, "open")
+    assert now.seconds_blocked >= 0.05
+    assert "'t' open, 2 of 2 batches queued" in repr(sink)
+    sink.close()
+    assert collect(ctx) == [1, 2, 3]
+    after = sink.statistics()
+    assert (after.batches, after.rows, after.queued, after.queued_bytes, after.state) == (2, 3, 0, 0, "closed")
+    assert isinstance(after, headrace.SinkStatistics)
+
+
+INTERRUPTED = """
+ctx = headrace.SessionContext()
+sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
+sink.write(batch(1))
+main = threading.main_thread().ident
+sent = []
+def is_blocked_in_write(frame):
+    blocked = frame.f_code is threading.Condition.wait.__code__
+    while frame is not None and frame.f_code is not headrace.TableSink.write.__code__:
+        frame = frame.f_back
+    return blocked and frame is not None
+def interrupt():
+    while not is_blocked_in_write(sys._current_frames()[main]):
+        time.sleep(0.001)
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+thread = threading.Thread(target=interrupt)
+thread.start()
+try:
+    sink.write(batch(2))
+except KeyboardInterrupt:
+    print(time.monotonic() - sent[0])
+thread.join()
+print(sink.statistics().batches, sink.statistics().state)
+sink.close()
+print(ctx.sql("select x from t").collect().read_all()["x"].to_pylist())
+"""
+
+
+def test_ctrl_c_in_a_blocked_write_raises_at_once_and_queues_nothing() -> None:
+    """P15, F20: within a second, and the sink can still be closed and read."""
+    done = run_python(INTERRUPTED)
+    assert done.stderr == ""
+    seconds, state, rows = done.stdout.splitlines()
+    assert float(seconds) < 1.0
+    assert (state, json.loads(rows)) == ("1 open", [1])
+
+
+FORKED = """
+import asyncio, warnings
+ctx = headrace.SessionContext()
+sink = ctx.register_streaming_table("t", SCHEMA)
+sink.write(batch(1))
+def outcome(call):
+    try:
+        call()
+    except headrace.ForkedError as error:
+        return "spawn" in str(error)
+    return False
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    child = os.fork()
+if child == 0:
+    calls = [
+        lambda: sink.write(batch(2)),
+        lambda: sink.try_write(batch(2)),
+        lambda: asyncio.run(sink.write_async(batch(2))),
+        lambda: sink.fail(ValueError()),
+        sink.close,
+        sink.statistics,
+        lambda: ctx.register_streaming_table("u", SCHEMA),
+    ]
+    print([outcome(call) for call in calls].count(True), "of", len(calls), flush=True)
+    os._exit(0)
+print(os.waitpid(child, 0)[1])
+sink.close()
+print(ctx.sql("select x from t").collect().read_all()["x"].to_pylist())
+"""
+
+
+def test_use_after_fork_raises_and_the_parent_goes_on() -> None:
+    """P15, F18: every method of the sink, with the hint to spawn instead."""
+    done = run_python(FORKED)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["7 of 7", "0", "[1]"]

@@ -1,0 +1,378 @@
+"""Push tables: what is written is read, the channel holds its bound, and each end is seen by both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import headrace
+from headrace import SessionContext, SimpleTableProvider, TableSink
+from headrace._channel import Channel
+
+SCHEMA = pa.schema([("x", pa.int64())])
+SECONDS = 5.0
+
+
+def batch(*values: int) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(values, pa.int64())], schema=SCHEMA)
+
+
+def collect(ctx: SessionContext, query: str = "select x from t") -> list[int]:
+    return ctx.sql(query).collect().read_all().column(0).to_pylist()
+
+
+def read(reader: headrace.RecordBatchReader) -> list[int]:
+    return reader.read_next_batch()["x"].to_pylist()
+
+
+class Background:
+    """A call on a thread of its own, which can be waited for until it is blocked."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
+        self._future: Future[Any] = Future()
+        self._thread = threading.Thread(target=self._run, args=(function, arguments), daemon=True)
+        self._thread.start()
+
+    def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
+        try:
+            self._future.set_result(function(*arguments))
+        except BaseException as error:  # noqa: BLE001 - raised again by result()
+            self._future.set_exception(error)
+
+    def until_blocked(self) -> Background:
+        """Wait until the thread is inside a Condition's wait."""
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline:
+            assert not self._future.done(), f"not blocked: {self._future}"
+            frame = sys._current_frames().get(self._thread.ident or 0)
+            if frame is not None and frame.f_code is threading.Condition.wait.__code__:
+                return self
+            time.sleep(0.0005)
+        raise AssertionError("the thread did not block")
+
+    def is_done_after(self, seconds: float) -> bool:
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
+
+    def result(self, seconds: float = SECONDS) -> Any:
+        return self._future.result(seconds)
+
+    def error(self, seconds: float = SECONDS) -> BaseException | None:
+        return self._future.exception(seconds)
+
+
+def fill(sink: TableSink, data: pa.RecordBatch) -> int:
+    """Write until nothing moves any more; how many batches that took."""
+    for written in range(1000):
+        try:
+            sink.write(data, timeout=0.3)
+        except headrace.WriteTimeoutError:
+            return written
+        assert sink.statistics().queued <= sink.statistics().capacity
+    raise AssertionError("nothing stops the producer")
+
+
+@pytest.fixture
+def ctx() -> Iterator[SessionContext]:
+    with SessionContext() as session:
+        yield session
+
+
+# -- writing and reading -----------------------------------------------------------------------------
+
+
+def test_batches_written_before_the_query_are_all_read(ctx: SessionContext) -> None:
+    """P1: what is queued survives close."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    sink.write(batch(1, 2))
+    sink.write(batch(3))
+    sink.close()
+    assert collect(ctx) == [1, 2, 3]
+
+
+def test_a_producer_on_another_thread_is_read_to_its_end_and_then_ends(ctx: SessionContext) -> None:
+    """P1: through a channel much smaller than the stream."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=2)
+
+    def produce() -> None:
+        with sink:
+            for number in range(200):
+                sink.write(batch(number))
+
+    producer = Background(produce)
+    assert collect(ctx) == list(range(200))
+    producer.result()
+
+
+def test_the_query_may_start_first_and_wait_for_the_first_write(ctx: SessionContext) -> None:
+    """P11: the reader waits, and is woken by the first batch and not only by the end."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    with ctx.sql("select x from t").execute_stream() as reader:
+        reading = Background(read, reader).until_blocked()
+        assert not reading.is_done_after(0.2)
+        sink.write(batch(1))
+        assert reading.result() == [1]
+        sink.write(batch(2))
+        sink.close()
+        assert reader.read_all()["x"].to_pylist() == [2]
+
+
+@pytest.mark.parametrize("together", ["one query", "two queries"])
+def test_a_providers_scan_may_write_to_a_push_table(ctx: SessionContext, together: str) -> None:
+    """P11: even one that the same query reads, and more than its capacity."""
+    sink = ctx.register_streaming_table("pushed", SCHEMA, capacity=1)
+
+    def scan() -> pa.RecordBatchReader:
+        with sink:
+            for number in range(5):
+                sink.write(batch(number))
+        return pa.RecordBatchReader.from_batches(SCHEMA, [batch(100)])
+
+    ctx.register_table("pulled", SimpleTableProvider(SCHEMA, scan))
+    if together == "one query":
+        rows = Background(collect, ctx, "select x from pulled union all select x from pushed").result()
+    else:
+        pushed = Background(collect, ctx, "select x from pushed")
+        rows = Background(collect, ctx, "select x from pulled").result() + pushed.result()
+    assert sorted(rows) == [0, 1, 2, 3, 4, 100]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("select count(*) from t", [3]),
+        ("select 1 from t", [1, 1, 1]),
+        ("select x * 2 from t where x > 1", [4, 6]),
+        ("select sum(x) from t", [6]),
+        ("select x from t order by x desc limit 2", [3, 2]),
+    ],
+)
+def test_a_zero_row_batch_in_the_middle_is_not_the_end(ctx: SessionContext, query: str, expected: list[int]) -> None:
+    """P1, P3: whatever the query makes of the rows, only close ends the stream."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    for part in (batch(1), batch(), batch(2, 3), batch()):
+        sink.write(part)
+    sink.close()
+    assert collect(ctx, query) == expected
+
+
+class OnlyArray:
+    """Arrow data by the array interface alone."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> object:
+        return batch(1, 2).__arrow_c_array__(requested_schema)
+
+
+@pytest.mark.parametrize("how", ["write", "try_write", "write_async"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        lambda: batch(1, 2),
+        lambda: pa.Table.from_batches([batch(1), batch(2)]),
+        lambda: pa.RecordBatchReader.from_batches(SCHEMA, [batch(1), batch(2)]),
+        lambda: pl.DataFrame({"x": [1, 2]}),
+        OnlyArray,
+    ],
+    ids=["RecordBatch", "Table", "RecordBatchReader", "polars", "__arrow_c_array__"],
+)
+def test_anything_arrow_can_be_written(ctx: SessionContext, how: str, data: Callable[[], Any]) -> None:
+    """P1, P15: what holds several batches is taken whole."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    if how == "write_async":
+        asyncio.run(sink.write_async(data()))
+    else:
+        assert getattr(sink, how)(data()) is (True if how == "try_write" else None)
+    sink.close()
+    assert collect(ctx) == [1, 2]
+
+
+# -- backpressure ------------------------------------------------------------------------------------
+
+
+def test_a_full_channel_blocks_a_write_until_the_query_drains_it(ctx: SessionContext) -> None:
+    """P2: no progress for 200 ms, a timeout raises, try_write says False; then all rows are read."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=2)
+    assert sink.try_write(batch(0))
+    sink.write(batch(1), timeout=0)
+    assert sink.try_write(batch(9)) is False
+    with pytest.raises(headrace.WriteTimeoutError, match=r"'t' stayed full for 0.01 s .*Hint: is a query reading it\?"):
+        sink.write(batch(9), timeout=0.01)
+    writer = Background(sink.write, batch(2)).until_blocked()
+    assert not writer.is_done_after(0.2)
+    assert sink.statistics().queued == 2
+    with ctx.sql("select x from t").execute_stream() as reader:
+        first = read(reader)
+        writer.result()
+        sink.close()
+        assert first + reader.read_all()["x"].to_pylist() == [0, 1, 2]
+
+
+def test_a_write_that_times_out_says_how_many_of_its_batches_were_written(ctx: SessionContext) -> None:
+    """P2: a table of three batches, and room for two of them."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=2)
+    with pytest.raises(headrace.WriteTimeoutError) as caught:
+        sink.write(pa.Table.from_batches([batch(0), batch(1), batch(2)]), timeout=0.02)
+    assert caught.value.batches_written == 2
+    sink.close()
+    assert collect(ctx) == [0, 1]
+
+
+def test_a_timeout_counts_for_the_whole_call() -> None:
+    """P2: room that comes every 0.2 s is in time for one batch of the table and not for all three."""
+    channel = Channel("streaming table 't'", 1)
+    sink = TableSink("t", SCHEMA, channel)
+    sink.write(batch(0))
+    writer = Background(sink.write, pa.Table.from_batches([batch(1), batch(2), batch(3)]), 0.3)
+    while not writer.is_done_after(0.2):
+        channel.drain(0, 0)
+    with pytest.raises(headrace.WriteTimeoutError):
+        writer.result()
+    sink.close()
+
+
+@pytest.mark.parametrize("timeout", [float("inf"), 1e10, 1e300])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_a_timeout_longer_than_the_platform_can_wait_waits_like_none(
+    ctx: SessionContext, timeout: float, parts: int
+) -> None:
+    """P2: infinity is a number of seconds too."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
+    sink.write(batch(0))
+    data = batch(1) if parts == 1 else pa.Table.from_batches([batch(1), batch(2)])
+    writer = Background(sink.write, data, timeout).until_blocked()
+    reading = Background(collect, ctx)
+    writer.result()
+    sink.close()
+    assert reading.result() == list(range(1 + parts))
+
+
+# What the query has taken and works on: about a MiB in the scan, one waiting for the reader, one taken by
+# it, and a batch in the hands of each thread between.
+IN_FLIGHT_BYTES = 4 * 1024 * 1024
+
+
+@pytest.mark.parametrize("target_partitions", [1, 8])
+def test_no_more_than_the_capacity_and_what_is_in_flight_is_ever_buffered(target_partitions: int) -> None:
+    """P2: a reader that idles after one batch stops the producer."""
+    half_a_mib = batch(*range(64 * 1024))
+    with SessionContext(target_partitions=target_partitions) as ctx:
+        sink = ctx.register_streaming_table("t", SCHEMA, capacity=16)
+        reader = ctx.sql("select x from t").execute_stream()
+        assert fill(sink, half_a_mib) == 16, "nothing is taken before the reader reads"
+        delivered = reader.read_next_batch()
+        assert fill(sink, half_a_mib) >= 1
+        now = sink.statistics()
+        assert now.queued == 16
+        assert now.bytes - now.queued_bytes - delivered.nbytes <= IN_FLIGHT_BYTES
+        reader.close()
+
+
+# -- ends --------------------------------------------------------------------------------------------
+
+
+def test_close_is_the_end_of_the_stream_and_harmless_when_repeated(ctx: SessionContext) -> None:
+    """P3: a reader that waits sees the end; so does a query that starts after it."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    reading = Background(collect, ctx)
+    sink.close()
+    sink.close()
+    assert reading.result() == []
+    sink.close()
+
+
+@pytest.mark.parametrize("end", ["close", "fail"])
+def test_after_close_or_fail_everything_but_close_raises(ctx: SessionContext, end: str) -> None:
+    """P3: each message names the table and how it ended, and the first end stands."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    sink.write(batch(1))
+    ended = "it was closed" if end == "close" else "it was failed with ValueError"
+    sink.close() if end == "close" else sink.fail(ValueError("first"))
+    with pytest.raises(headrace.ClosedError, match=f"streaming table 't': {ended}"):
+        sink.write(batch(2))
+    with pytest.raises(headrace.ClosedError, match=f"streaming table 't': {ended}"):
+        sink.try_write(batch(2))
+    with pytest.raises(headrace.ClosedError, match=f"streaming table 't': {ended}"):
+        asyncio.run(sink.write_async(batch(2)))
+    with pytest.raises(headrace.ClosedError, match=rf"'t' has ended \({end}"):
+        sink.fail(ValueError("second"))
+    sink.close()
+    if end == "close":
+        assert collect(ctx) == [1]
+    else:
+        with pytest.raises(headrace.TableError, match="ValueError: first"):
+            collect(ctx)
+
+
+class OddError(Exception):
+    """An exception of the producer's own, which no text could bring back."""
+
+    def __init__(self, one: int, two: int) -> None:
+        super().__init__(f"{one} and {two}")
+
+
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        (ValueError("source went away"), "ValueError: source went away"),
+        (RuntimeError(), "RuntimeError: <no message>"),
+        (OddError(1, 2), "OddError: 1 and 2"),
+        (StopIteration("no more"), "StopIteration: no more"),
+        (asyncio.CancelledError("task"), "CancelledError: task"),
+        (headrace.ConsumedError("of another session"), "ConsumedError: of another session"),
+        (headrace.ResourcesExhaustedError("of another session"), "ResourcesExhaustedError: of another session"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_a_failed_stream_gives_what_is_queued_and_then_the_error(
+    ctx: SessionContext, cause: BaseException, message: str
+) -> None:
+    """P4: class and message are in the error and the very exception is its cause, whatever it is."""
+    sink = ctx.register_streaming_table("t", SCHEMA, capacity=2)
+    sink.write(batch(1))
+    sink.write(batch(2))
+    Background(sink.fail, cause).result()
+    with ctx.sql("select x from t").execute_stream() as reader:
+        assert read(reader) == [1, 2]
+        with pytest.raises(headrace.TableError, match=f"Table 't' failed: {message}") as caught:
+            reader.read_next_batch()
+    assert caught.value.__cause__ is cause
+    assert caught.value.table == "t"
+
+
+@pytest.mark.parametrize("cause", [KeyboardInterrupt("in the producer"), SystemExit("in the producer")])
+def test_what_ended_the_producers_thread_does_not_end_the_readers(ctx: SessionContext, cause: BaseException) -> None:
+    """P4: Ctrl-C and exit() were for the producer; for the reader they are a failed table like any other."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    sink.fail(cause)
+    error = Background(collect, ctx).error()
+    assert isinstance(error, headrace.TableError), repr(error)
+    assert f"{type(cause).__name__}: in the producer" in str(error)
+    assert error.__cause__ is cause
+
+
+def test_fail_wakes_a_reader_that_waits(ctx: SessionContext) -> None:
+    """P4: the error does not wait for another batch."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    with ctx.sql("select x from t").execute_stream() as reader:
+        reading = Background(read, reader).until_blocked()
+        sink.fail(ValueError("source went away"))
+        with pytest.raises(headrace.TableError, match="source went away"):
+            reading.result()
+
+
+def test_an_aggregate_over_a_failed_stream_has_no_result(ctx: SessionContext) -> None:
+    """P4: rows that came before the failure do not make an answer."""
+    sink = ctx.register_streaming_table("t", SCHEMA)
+    sink.write(batch(1, 2))
+    sink.fail(ValueError("source went away"))
+    with pytest.raises(headrace.TableError, match="source went away"):
+        collect(ctx, "select sum(x) from t")

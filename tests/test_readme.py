@@ -1,0 +1,35 @@
+"""Every block of Python in the README runs, as it stands, in an empty folder."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+README = Path(__file__).parents[1] / "README.md"
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+BLOCKS = re.findall(r"^## ([^\n]+)\n.*?^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("code", [pytest.param(code, id=title) for title, code in BLOCKS])
+def test_the_readme_block_runs(code: str, tmp_path: Path) -> None:
+    run([sys.executable, "-W", "error::ResourceWarning", "-c", code], tmp_path)
+
+
+@pytest.mark.parametrize("script", EXAMPLES, ids=lambda script: script.name)
+def test_the_example_runs(script: Path, tmp_path: Path) -> None:
+    assert "rows" in run([sys.executable, str(script)], tmp_path)
+
+
+def test_no_block_is_left_out() -> None:
+    assert len(BLOCKS) == README.read_text().count("```python") == 4
+
+
+def run(command: list[str], folder: Path) -> str:
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return done.stdout
