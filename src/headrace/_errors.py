@@ -166,7 +166,7 @@ def _rebuild(cls: type[HeadraceError], args: tuple[Any, ...]) -> HeadraceError:
 
 def _pickles(value: object) -> bool:
     try:
-        pickle.dumps(value)
+        pickle.loads(pickle.dumps(value))
     except Exception:  # noqa: BLE001 - anything at all may come out of a foreign __reduce__
         return False
     return True

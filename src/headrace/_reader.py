@@ -10,6 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from headrace._channel import Channel
+from headrace._runtime import workers
 from headrace._stream import BatchReading
 
 
@@ -82,10 +83,12 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
 
         Harmless when called twice or after the end; may be called from any thread.
         """
+        workers.require_same_process()
         self._reading.cancel()
 
     def close(self) -> None:
         """Release the stream and everything upstream; idempotent."""
+        workers.require_same_process()
         self._reading.close()
 
     def _wait_until_over(self) -> Self:
@@ -113,7 +116,8 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if not workers.forked:
+            self.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -121,7 +125,8 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if not workers.forked:
+            self.close()
 
     def __arrow_c_schema__(self) -> object:
         """The schema, for the Arrow PyCapsule interface."""

@@ -16,12 +16,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
-from headrace._errors import ForkedError, ResourcesExhaustedError
+from headrace._errors import ConfigurationError, ForkedError, ResourcesExhaustedError
 
 WORKERS_VARIABLE = "TOKIO_WORKER_THREADS"
 _DEFAULT_WORKERS = max(128, 4 * (os.cpu_count() or 1))
 _WORKER_THREAD_NAMES = ("tokio-rt-worker", "tokio-runtime-w")
 _EXIT_SECONDS = 1.5
+_START_SECONDS = 0.5
 
 
 class Closable(Protocol):
@@ -56,12 +57,10 @@ class _Workers:
         with self._idle:
             if self._count is not None:
                 return
-            asked = os.environ.get(WORKERS_VARIABLE, "")
+            asked = _requested(os.environ.get(WORKERS_VARIABLE))
             before = _count_worker_threads()
             run_something()
-            started = _count_worker_threads() - before
-            # No new thread: the engine ran before this module could size it, with one worker a core.
-            self._count = started if started > 0 else _requested(asked, already_running=before > 0)
+            self._count = asked if before == 0 or _have_started(asked, before) else os.cpu_count() or 1
             self._pid = os.getpid()
             if self._set_by_us:
                 # Child processes and other libraries' runtimes keep their own defaults.
@@ -159,10 +158,27 @@ def _count_worker_threads() -> int:
     return count
 
 
-def _requested(asked: str, already_running: bool) -> int:
-    if not already_running and asked.isdigit() and int(asked) > 0:
-        return int(asked)
-    return os.cpu_count() or 1
+def _requested(asked: str | None) -> int:
+    if asked is None:
+        return os.cpu_count() or 1
+    if not asked.isdigit() or int(asked) < 1:
+        raise ConfigurationError(
+            f"The environment variable {WORKERS_VARIABLE} must be a whole number of at least 1, not {asked!r}."
+        )
+    return int(asked)
+
+
+def _have_started(asked: int, before: int) -> bool:
+    """Whether the engine started its workers just now; else it ran before they could be asked for.
+
+    A thread is known by its name, which it gives itself a moment after it is started.
+    """
+    deadline = time.monotonic() + _START_SECONDS
+    while _count_worker_threads() - before < asked:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.002)
+    return True
 
 
 # Runs before Python joins the user's threads, which may be blocked in a write; atexit runs after.

@@ -315,7 +315,8 @@ class SessionContext:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        if not _runtime.workers.forked:
+            self.close()
 
     def __repr__(self) -> str:
         return f"<headrace.SessionContext {'closed' if self._host.closed else 'open'}>"

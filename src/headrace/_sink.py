@@ -189,9 +189,11 @@ class TableSink:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if workers.forked:
+            return
         if error is None:
             self.close()
-        elif not workers.forked:
+        else:
             self._channel.fail(error)
 
     def __del__(self) -> None:

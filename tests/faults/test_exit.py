@@ -129,6 +129,7 @@ taken.read_next_batch()
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("left_open", LEFT_OPEN)
 def test_the_interpreter_exits_cleanly_and_soon_with(left_open: str) -> None:
     """F19: exit code 0 within 2 s of the end of the main module, and no trace of a crash."""

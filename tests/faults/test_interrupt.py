@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from rig import run_script
 
 # SIGINT is sent, by the operating system, when the main thread is where it cannot go on by itself.
@@ -116,30 +115,45 @@ except KeyboardInterrupt as error:
     assert facts == {"write": "ClosedError", "reader": "KeyboardInterrupt"}
 
 
+READS = """
 READS = {
-    "read_next_batch": "session.sql('SELECT x FROM pushed').execute_stream().read_next_batch()",
-    "read_all": "session.sql('SELECT x % 3, count(*) FROM pushed GROUP BY 1').execute_stream().read_all()",
-    "iteration": "list(session.sql('SELECT x FROM pushed WHERE x % 7 = 3').execute_stream())",
-    "collect": "session.sql('SELECT x FROM pushed ORDER BY x').collect()",
-    "count": "session.sql('SELECT x FROM pushed').count()",
-    "show": "session.sql('SELECT x FROM pushed').show()",
+    "read_next_batch": lambda: session.sql("SELECT x FROM pushed").execute_stream().read_next_batch(),
+    "read_all": lambda: session.sql("SELECT x % 3, count(*) FROM pushed GROUP BY 1").execute_stream().read_all(),
+    "iteration": lambda: list(session.sql("SELECT x FROM pushed WHERE x % 7 = 3").execute_stream()),
+    "collect": lambda: session.sql("SELECT x FROM pushed ORDER BY x").collect(),
+    "count": lambda: session.sql("SELECT x FROM pushed").count(),
+    "show": lambda: session.sql("SELECT x FROM pushed").show(),
 }
-
-
-@pytest.mark.parametrize("read", READS)
-def test_in_a_read_over_a_push_table(read: str) -> None:
-    """F20, S12: the reader is closed with everything upstream, so the producer's next write raises."""
-    facts = interrupted(
-        f"""
-sink = session.register_streaming_table("pushed", SCHEMA)
-interrupt_when(main_is_waiting)
-try:
-    {READS[read]}
-except KeyboardInterrupt as error:
-    report_after(error, sink)
 """
-    )
-    assert facts == {"write": "ConsumerGoneError"}
+
+
+def test_in_a_read_over_a_push_table() -> None:
+    """F20, S12: whichever way it is read, everything upstream is closed, so the producer's next write raises."""
+    outcome = run_script(
+        INTERRUPTING
+        + READS
+        + """
+after = {}
+for name, read in READS.items():
+    sink = session.register_streaming_table("pushed", SCHEMA)
+    interrupt_when(main_is_waiting)
+    try:
+        read()
+    except KeyboardInterrupt:
+        seconds = time.monotonic() - sent.pop()
+    try:
+        sink.write(batch(1))
+    except headrace.ConsumerGoneError:
+        after[name] = seconds
+    session.deregister_table("pushed")
+rested = becomes_true(lambda: is_at_rest(session), seconds=3.0)
+report(after=after, expected=list(READS), rested=rested, left=what_is_left(session))
+"""
+    ).require_clean()
+    facts = outcome.facts
+    assert list(facts["after"]) == facts["expected"]
+    assert max(facts["after"].values()) < 1.0
+    assert facts["rested"], facts["left"]
 
 
 def test_in_a_read_of_a_reader_that_is_kept() -> None:
@@ -179,27 +193,38 @@ except KeyboardInterrupt as error:
     assert facts == {"producer": "ConsumerGoneError", "write": "ConsumerGoneError", "read": "ClosedError"}
 
 
-COMPUTING = {
-    "an aggregate": "SELECT count(*) FROM generate_series(1, 100000000000)",
-    "a join": "SELECT count(*) FROM pulled p JOIN generate_series(1, 100000000000) g ON p.x = g.value",
-    "a cross join": "SELECT count(*) FROM pulled p, generate_series(1, 100000000000) g WHERE p.x + g.value < 0",
-}
-
-
-@pytest.mark.parametrize("query", COMPUTING)
-def test_in_a_collect_that_computes(query: str) -> None:
-    """F20: the engine is busy and has nothing to hand over; it is left at once and stops soon after."""
-    facts = interrupted(
-        f"""
+COMPUTING = """
+QUERIES = [
+    "SELECT count(*) FROM generate_series(1, 100000000000)",
+    "SELECT count(*) FROM pulled p JOIN generate_series(1, 100000000000) g ON p.x = g.value",
+    "SELECT count(*) FROM pulled p, generate_series(1, 100000000000) g WHERE p.x + g.value < 0",
+]
 session.register_table("pulled", headrace.SimpleTableProvider(SCHEMA, lambda: [batch(*range(1000))]))
-interrupt_when(main_is_waiting)
-try:
-    session.sql({COMPUTING[query]!r}).collect()
-except KeyboardInterrupt as error:
-    report_after(error)
+"""
+
+
+def test_in_a_collect_that_computes() -> None:
+    """F20: the engine is busy and has nothing to hand over; it is left at once and stops soon after."""
+    outcome = run_script(
+        INTERRUPTING
+        + COMPUTING
+        + """
+slowest, left = 0.0, {}
+for query in QUERIES:
+    interrupt_when(main_is_waiting)
+    try:
+        session.sql(query).collect()
+    except KeyboardInterrupt:
+        slowest = max(slowest, time.monotonic() - sent.pop())
+    if not becomes_true(lambda: is_at_rest(session), seconds=3.0):
+        left[query] = what_is_left(session)
+report(slowest=slowest, left=left)
+os._exit(0)
 """
     )
-    assert facts == {}
+    assert outcome.facts["slowest"] < 1.0
+    assert outcome.facts["left"] == {}
+    outcome.require_clean()
 
 
 def test_in_a_read_over_a_slow_provider() -> None:
@@ -248,32 +273,46 @@ report(exists=session.table_exists("t"))
     assert not outcome.facts["exists"]
 
 
-@pytest.mark.parametrize("asked", ["schema", "scanner", "get_fragments"])
-def test_while_the_engine_plans_and_asks_a_table(asked: str) -> None:
+def test_while_the_engine_plans_and_asks_a_table() -> None:
     """F20: it arrives in a call from the engine back into Python, where it must not become the engine's error."""
-    facts = interrupted(
-        f"""
+    outcome = run_script(
+        INTERRUPTING
+        + """
 import pyarrow.dataset
 
-def interrupt_the_call(frame, event, argument):
-    asks = event == "call" and frame.f_code.co_name == {asked!r}
-    if asks and not sent and isinstance(frame.f_locals.get("self"), pyarrow.dataset.Dataset):
-        sent.append(time.monotonic())
-        os.kill(os.getpid(), signal.SIGINT)
+def interrupt_in(name):
+    def look(frame, event, argument):
+        asks = event == "call" and frame.f_code.co_name == name
+        if asks and not sent and isinstance(frame.f_locals.get("self"), pyarrow.dataset.Dataset):
+            sent.append(time.monotonic())
+            os.kill(os.getpid(), signal.SIGINT)
+    return look
 
-sink = session.register_streaming_table("pushed", SCHEMA)
-sink.write(batch(1))
-sink.close()
-frame = session.sql("SELECT x FROM pushed")
-try:
-    threading.setprofile(interrupt_the_call)
-    sys.setprofile(interrupt_the_call)
-    frame.execute_stream()
-except BaseException as error:
-    sys.setprofile(None)
-    threading.setprofile(None)
-    report_after(error)
-report(rows=session.sql("SELECT x FROM pushed").collect().read_all()["x"].to_pylist())
+def profile(look):
+    threading.setprofile(look)
+    sys.setprofile(look)
+
+raised, rows = {}, {}
+for name in ("schema", "scanner", "get_fragments"):
+    sink = session.register_streaming_table("pushed", SCHEMA)
+    sink.write(batch(1))
+    sink.close()
+    frame = session.sql("SELECT x FROM pushed")
+    try:
+        profile(interrupt_in(name))
+        frame.execute_stream()
+    except BaseException as error:
+        raised[name] = type(error).__name__
+    finally:
+        profile(None)
+    sent.clear()
+    rows[name] = session.sql("SELECT x FROM pushed").collect().read_all()["x"].to_pylist()
+    session.deregister_table("pushed")
+report(raised=raised, rows=rows, rested=becomes_true(lambda: is_at_rest(session)), left=what_is_left(session))
 """
     )
-    assert facts == {"rows": [1]}
+    names = ("schema", "scanner", "get_fragments")
+    assert outcome.facts["raised"] == dict.fromkeys(names, "KeyboardInterrupt")
+    assert outcome.facts["rows"] == {name: [1] for name in names}
+    assert outcome.facts["rested"], outcome.facts["left"]
+    outcome.require_clean()

@@ -24,26 +24,22 @@ def read(frame):
 """
 
 
-@pytest.mark.parametrize("partitions", [1, 2, 8])
-def test_64_push_tables_fed_round_robin_through_capacity_1_all_arrive(partitions: int) -> None:
-    """F17, P13: 64 blocked scans on a machine of any size; every row once, and no deadlock."""
-    facts = (
-        run_script(
-            ROUND_ROBIN
-            + f"""
-with headrace.SessionContext(target_partitions={partitions}) as session:
-    names = [f"pushed_{{number}}" for number in range(64)]
-    sinks = [session.register_streaming_table(name, SCHEMA, capacity=1) for name in names]
-    producer = Background(feed, sinks, 20)
-    rows = Background(read, session.sql(union(names))).result(20)
-    producer.result()
-    report(complete=rows == list(range(64 * 20)), rested=becomes_true(lambda: is_at_rest(session)))
+SIXTY_FOUR = """
+for partitions in (1, 2, 8):
+    with headrace.SessionContext(target_partitions=partitions) as session:
+        names = [f"pushed_{number}" for number in range(64)]
+        sinks = [session.register_streaming_table(name, SCHEMA, capacity=1) for name in names]
+        producer = Background(feed, sinks, 10)
+        rows = Background(read, session.sql(union(names))).result(20)
+        producer.result()
+        assert rows == list(range(64 * 10)), partitions
+        assert becomes_true(lambda: is_at_rest(session)), what_is_left(session)
 """
-        )
-        .require_clean()
-        .facts
-    )
-    assert facts == {"complete": True, "rested": True}
+
+
+def test_64_push_tables_fed_round_robin_through_capacity_1_all_arrive() -> None:
+    """F17, P13: 64 blocked scans on a machine of any size; every row once, and no deadlock."""
+    run_script(ROUND_ROBIN + SIXTY_FOUR, seconds=60).require_clean()
 
 
 TOO_MANY = """
@@ -56,14 +52,14 @@ with headrace.SessionContext(target_partitions=2) as session:
     except headrace.ResourcesExhaustedError as error:
         report(message=str(error), seconds=time.monotonic() - started)
     report(held=workers.held, executions=running(session), states=[sink.statistics().state for sink in sinks])
-    producer = Background(feed, sinks[1:], 20)
+    producer = Background(feed, sinks[1:], 10)
     rows = Background(read, session.sql(union(names[1:]))).result(20)
     producer.result()
-    report(complete=rows == list(range((TABLES - 1) * 20)))
+    report(complete=rows == list(range((TABLES - 1) * 10)))
 """
 
 
-@pytest.mark.parametrize("pool", [2, 4, 9])
+@pytest.mark.parametrize("pool", [2, 9])
 def test_more_push_tables_than_workers_is_refused_at_the_start_and_nothing_is_used_up(pool: int) -> None:
     """F17, P13, P6: the error comes from execute_stream and names the setting; one table less still runs."""
     script = f"TABLES = {pool}\n" + ROUND_ROBIN + TOO_MANY

@@ -138,7 +138,7 @@ def outcome(ctx, query, table):
     return sorted(zip(*(column.to_pylist() for column in result.columns), strict=True), key=repr)
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["ignoring", "honouring", "dataset"])
 def test_any_predicate_gives_the_rows_it_gives_in_memory(ctx, kind, count):
     """T9, T11: for a provider that ignores filters and for one that uses all it is handed."""
@@ -152,7 +152,7 @@ def test_any_predicate_gives_the_rows_it_gives_in_memory(ctx, kind, count):
     check()
 
 
-@pytest.mark.parametrize("count", [60, pytest.param(1500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["ignoring", "honouring", "dataset"])
 def test_any_two_predicates_in_one_query_give_the_rows_they_give_in_memory(ctx, kind, count):
     """T9, T11: a table scanned twice with different filters and limits gets nothing that changes its rows."""
