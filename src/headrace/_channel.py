@@ -94,6 +94,7 @@ class Channel:
         self._gone_rows = 0
         self._gone_bytes = 0
         self._seconds_blocked = 0.0
+        self._blocked_since: list[float] = []
         self._state = ChannelState.OPEN
         self._failure: BaseException | None = None
         self._reader_error: HeadraceError | None = None
@@ -144,7 +145,7 @@ class Channel:
                     self._put(batch, size)
                     return
                 waiter = _AsyncWaiter(self._async_writers)
-            started = time.monotonic()
+                started = self._block()
             try:
                 await waiter.future
             except asyncio.CancelledError:
@@ -154,7 +155,7 @@ class Channel:
                 raise
             finally:
                 with self._lock:
-                    self._seconds_blocked += time.monotonic() - started
+                    self._unblock(started)
 
     def close(self) -> bool:
         """End the stream after what is queued; False if it had ended already."""
@@ -260,6 +261,8 @@ class Channel:
     def statistics(self) -> SinkStatistics:
         """What has gone through so far."""
         with self._lock:
+            now = time.monotonic()
+            waiting = sum(now - since for since in self._blocked_since)
             return SinkStatistics(
                 batches=self._gone_batches + len(self._queue),
                 rows=self._gone_rows + self._queued_rows,
@@ -269,7 +272,7 @@ class Channel:
                 queued_bytes=self._queued_bytes,
                 capacity=self.capacity,
                 max_bytes=self.max_bytes,
-                seconds_blocked=self._seconds_blocked,
+                seconds_blocked=self._seconds_blocked + waiting,
                 state=self._state.value,
             )
 
@@ -291,7 +294,7 @@ class Channel:
                 self._waiting_readers -= 1
 
     def _wait_for_room(self, size: int, timeout: float | None) -> None:
-        started = time.monotonic()
+        started = self._block()
         deadline = None if timeout is None else started + timeout
         try:
             while self._state is ChannelState.OPEN and not self._has_room(size):
@@ -314,7 +317,16 @@ class Channel:
             self._pass_on_room()
             raise
         finally:
-            self._seconds_blocked += time.monotonic() - started
+            self._unblock(started)
+
+    def _block(self) -> float:
+        now = time.monotonic()
+        self._blocked_since.append(now)
+        return now
+
+    def _unblock(self, since: float) -> None:
+        self._blocked_since.remove(since)
+        self._seconds_blocked += time.monotonic() - since
 
     def _put(self, batch: pa.RecordBatch, size: int) -> None:
         self._queue.append((batch, size))

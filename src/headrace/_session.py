@@ -118,7 +118,7 @@ class SessionContext:
             name: What the query calls it.
             schema: The schema of every batch.
             capacity: The most batches that wait for the query; a writer then waits too. What the query has
-                taken and is working on comes on top: at most 65536 rows and 1 MiB, or one batch.
+                taken and is working on comes on top: a few MiB, or one batch where that is larger.
             max_bytes: The most bytes that wait, beside ``capacity``; one larger batch may wait alone.
 
         Returns:

@@ -14,7 +14,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from headrace._arrow import conform, open_stream, require_no_nulls, require_same_fields, required_columns
-from headrace._channel import Channel, SinkStatistics
+from headrace._channel import Channel, ChannelState, SinkStatistics
 from headrace._errors import CancelledError, ClosedError, ConsumedError, InvalidArgumentError, WriteTimeoutError
 from headrace._provider import ScanRequest
 from headrace._runtime import workers
@@ -44,7 +44,7 @@ class PushTable:
                 raise ConsumedError(
                     f"Streaming table {self.name!r} can be scanned once, and a query has claimed that scan: its "
                     "batches are handed on as they come and kept nowhere.",
-                    hint="read it once per query and query (no self-join, no UNION ALL with itself); for rows "
+                    hint="read it in one place of one query (no self-join, no UNION ALL with itself); for rows "
                     "that are read again, use register_table or register_arrow.",
                 )
             self._claimed = True
@@ -163,7 +163,7 @@ class TableSink:
     def fail(self, cause: BaseException) -> None:
         """End the stream with an error: the query reads what is queued, then raises with ``cause`` as its cause.
 
-        Never blocks.
+        Never blocks. If the query has gone already there is nobody to tell, and nothing happens.
 
         Raises:
             InvalidArgumentError: ``cause`` is not an exception.
@@ -175,7 +175,7 @@ class TableSink:
                 f"fail() needs the exception that stopped the producer, not {cause!r}.",
                 hint='pass one, for instance RuntimeError("source went away").',
             )
-        if not self._channel.fail(cause):
+        if not self._channel.fail(cause) and self._channel.state is not ChannelState.CANCELLED:
             raise ClosedError(f"{self._channel.name} has ended ({self._channel.state.value}) and cannot fail any more.")
 
     def statistics(self) -> SinkStatistics:

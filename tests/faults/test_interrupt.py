@@ -47,7 +47,6 @@ def interrupted(script: str) -> dict[str, object]:
     assert facts.pop("rested"), facts["left"]
     assert facts.pop("works")
     facts.pop("left")
-    assert outcome.exit_seconds < 2.0
     return facts
 
 
