@@ -62,22 +62,23 @@ def in_duckdb(connection: duckdb.DuckDBPyConnection, batches: list[pa.RecordBatc
     return int(rows)
 
 
+def measure(batches: list[pa.RecordBatch], capacity: int) -> dict[str, float]:
+    with headrace.SessionContext() as pushed, headrace.SessionContext() as memory, duckdb.connect() as connection:
+        memory.register_arrow("events", pa.Table.from_batches(batches))
+        return interleaved(
+            {
+                "push": lambda: push(pushed, batches, capacity),
+                "memory": lambda: from_memory(memory),
+                "duckdb": lambda: in_duckdb(connection, batches),
+            },
+            ROUNDS,
+        )
+
+
 def main() -> None:
     lines = []
     for rows, count, capacity in CASES:
-        batches = batches_of(rows, count)
-        with headrace.SessionContext() as pushed, headrace.SessionContext() as memory:
-            memory.register_arrow("events", pa.Table.from_batches(batches))
-            connection = duckdb.connect()
-            seconds = interleaved(
-                {
-                    "push": lambda: push(pushed, batches, capacity),
-                    "memory": lambda: from_memory(memory),
-                    "duckdb": lambda: in_duckdb(connection, batches),
-                },
-                ROUNDS,
-            )
-            connection.close()
+        seconds = measure(batches_of(rows, count), capacity)
         millions = rows * count / 1e6
         lines.append(
             [

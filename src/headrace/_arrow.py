@@ -107,6 +107,9 @@ def required_columns(schema: pa.Schema) -> tuple[int, ...]:
 
 def filler(field: pa.Field, rows: int) -> pa.Array:
     """An array that stands in for a column nobody reads: nulls, or zeros where nulls are not allowed."""
+    if isinstance(field.type, pa.BaseExtensionType):
+        storage = filler(pa.field("", field.type.storage_type, nullable=field.nullable), rows)
+        return pa.ExtensionArray.from_storage(field.type, storage)
     empty = pa.nulls(rows, field.type)
     return empty if field.nullable else _without_nulls(empty)
 
@@ -122,8 +125,9 @@ def _without_nulls(array: pa.Array) -> pa.Array:
         values = filler(kind.value_field, rows * kind.list_size)
         return pa.FixedSizeListArray.from_arrays(values, type=kind)
     # What nulls() makes is zeros under a mask: take the mask off.
-    children = [array.values] if pa.types.is_nested(kind) and not pa.types.is_union(kind) else None
-    return pa.Array.from_buffers(kind, rows, [None, *array.buffers()[1:2]], null_count=0, children=children)
+    if pa.types.is_nested(kind) and not pa.types.is_union(kind):
+        return pa.Array.from_buffers(kind, rows, [None, array.buffers()[1]], null_count=0, children=[array.values])
+    return pa.Array.from_buffers(kind, rows, [None, *array.buffers()[1:]], null_count=0)
 
 
 class BatchStream:

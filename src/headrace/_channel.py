@@ -23,6 +23,10 @@ import pyarrow as pa
 from headrace._arrow import batch_size_in_bytes
 from headrace._errors import ClosedError, ConsumerGoneError, HeadraceError, InvalidArgumentError, WriteTimeoutError
 
+# A finalizer may run on the waiting thread itself, after it looked and before it waits, and nothing then wakes
+# it; so it looks again after this many seconds.
+_LOOK_AGAIN = 1.0
+
 
 class ChannelState(Enum):
     """Where a channel is in its life; everything but OPEN is final."""
@@ -204,7 +208,7 @@ class Channel:
         """
         with self._lock:
             while self._state is ChannelState.OPEN:
-                self._over.wait()
+                self._over.wait(_LOOK_AGAIN)
             self.require_reader()
             if self._failure is not None:
                 raise self._failure
@@ -289,7 +293,7 @@ class Channel:
         while not self._queue and self._state is ChannelState.OPEN:
             self._waiting_readers += 1
             try:
-                self._readable.wait()
+                self._readable.wait(_LOOK_AGAIN)
             finally:
                 self._waiting_readers -= 1
 
@@ -307,7 +311,7 @@ class Channel:
                     )
                 self._waiting_writers += 1
                 try:
-                    self._writable.wait(left)
+                    self._writable.wait(_LOOK_AGAIN if left is None else min(left, _LOOK_AGAIN))
                 finally:
                     self._waiting_writers -= 1
             if self._state is not ChannelState.OPEN:

@@ -26,7 +26,7 @@ from headrace._pushdown import is_row_wise, scan_hints, scanned_tables
 from headrace._runtime import workers
 from headrace._scan import ROW, SLICE_ROWS, TableDataset
 from headrace._settings import Settings
-from headrace._translate import message_of, translate
+from headrace._translate import message_of, translate, unwrapped
 
 # DataFusion's own default.
 _ENGINE_BATCH_ROWS = 8192
@@ -222,7 +222,7 @@ def _configure(context: datafusion.SessionContext, settings: Settings) -> None:
             context.sql(f"SET {key} = '{escaped}'")
         except Exception as error:
             raise ConfigurationError(
-                f"The engine refuses the setting {key!r} with the value {value!r}: {message_of(error)}",
+                f"The engine refuses the setting {key!r} with the value {value!r}: {unwrapped(message_of(error))}",
                 hint="SHOW ALL lists the engine's settings.",
             ) from error
 

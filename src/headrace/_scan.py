@@ -193,7 +193,7 @@ class _Batches:
             if field.name in batch.schema.names:
                 columns.append(batch.column(field.name))
                 continue
-            if len(self._fillers.get(field.name, ())) < rows:
+            if field.name not in self._fillers or len(self._fillers[field.name]) < rows:
                 self._fillers[field.name] = filler(field, rows)
             columns.append(self._fillers[field.name].slice(0, rows))
         return pa.RecordBatch.from_arrays(columns, schema=self._table.schema)

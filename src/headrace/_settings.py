@@ -51,13 +51,16 @@ def parse_settings(
         raise ConfigurationError(f"spill must be True, False or a folder, not {spill!r}.")
     if isinstance(spill, (str, Path)) and not Path(spill).is_dir():
         raise ConfigurationError(f"The folder given as spill does not exist: {str(spill)!r}.", hint="create it first.")
+    engine = {_config_key(key): _config_value(value) for key, value in (config or {}).items()}
+    if engine.get("datafusion.execution.batch_size") == "0":
+        raise ConfigurationError("The engine setting 'datafusion.execution.batch_size' must be at least 1, not 0.")
     return Settings(
         target_partitions=_count(target_partitions, "target_partitions"),
         batch_size=_count(batch_size, "batch_size"),
         memory_limit=None if memory_limit is None else _bytes(memory_limit),
         spill=spill if isinstance(spill, bool) else Path(spill),
         low_latency=low_latency,
-        config={_config_key(key): _config_value(value) for key, value in (config or {}).items()},
+        config=engine,
     )
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace._errors import InvalidArgumentError, MissingExtraError, StorageError
 from headrace._provider import ScanRequest, TableProvider
-from headrace._translate import message_of
+from headrace._translate import translate
 
 if TYPE_CHECKING:
     import datafusion
@@ -70,9 +70,9 @@ def file_table(name: str, location: str | Path, method: str, options: Mapping[st
         try:
             getattr(context, method)(quoted, str(location), **given)
         except Exception as error:
-            lines = message_of(error).splitlines()
+            reason = str(translate(error)).splitlines()[0]
             raise StorageError(
-                f"Table {name!r}: what is at {str(location)!r} cannot be read: {lines[0]}",
+                f"Table {name!r}: what is at {str(location)!r} cannot be read: {reason}",
                 hint="check the file, its format and its extension; of object stores, only Lance tables are read.",
             ) from error
 

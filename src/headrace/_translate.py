@@ -33,9 +33,15 @@ _KINDS: tuple[tuple[str, type[HeadraceError], str | None], ...] = (
     ("Invalid or Unsupported Configuration", PlanError, None),
     ("Substrait error", PlanError, None),
     ("Internal error", EngineError, None),
+    ("Join Error", EngineError, None),
 )
-_KIND = re.compile("|".join(re.escape(prefix) for prefix, _, _ in _KINDS))
-_NOISE = re.compile(r"^(DataFusion error: |External error: |Arrow error: )+")
+# What stands around the error that counts; only at the beginning, for data may contain any words.
+_WRAPPER = re.compile(
+    r"(DataFusion error: |External error: |FFI error: |Optimizer rule '[^']*' failed\s+caused by\s+"
+    r"|[a-z_]+\s+caused by\s+)"
+)
+_ARROW = "Arrow error: "
+_INNER = re.compile(r"\s*\n\s*caused by\s*\n\s*(?:External error: |Arrow error: )*")
 
 
 def translate(error: BaseException, failure: ScanFailure | None = None, *, planning: bool = False) -> BaseException:
@@ -54,8 +60,10 @@ def translate(error: BaseException, failure: ScanFailure | None = None, *, plann
     if isinstance(error, (HeadraceError, KeyboardInterrupt, SystemExit, GeneratorExit)):
         return error
     text = message_of(error)
+    while wrapper := _WRAPPER.match(text):
+        text = text[wrapper.end() :]
     kind, hint = _classify(error, text, planning)
-    text = _NOISE.sub("", text)
+    text = unwrapped(text.removeprefix(_ARROW))
     ours = kind(text if text.endswith(".") else f"{text}.", hint=hint)
     ours.__cause__ = error
     return ours
@@ -73,18 +81,26 @@ def translate_scan(failure: ScanFailure) -> BaseException:
     return ours
 
 
+def unwrapped(text: str) -> str:
+    """An engine's message on one line, without the names of the layers it came through."""
+    return _INNER.sub(": ", text).replace("Parquet error: External: ", "Parquet error: ")
+
+
 def message_of(error: BaseException) -> str:
     """What an exception says, whatever it is made of."""
     try:
-        return str(error).strip() or "<no message>"
+        # A KeyError says its key, in quotes; ours to raise are sentences.
+        text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
         return "<no message: its __str__ raised>"
+    return text.strip() or "<no message>"
 
 
 def _classify(error: BaseException, text: str, planning: bool) -> tuple[type[HeadraceError], str | None]:
     if not isinstance(error, Exception):
         return EngineError, None
-    found = _KIND.search(text)
-    if found:
-        return next((kind, hint) for prefix, kind, hint in _KINDS if prefix == found.group())
-    return (PlanError if planning else ExecutionError), None
+    for prefix, kind, hint in _KINDS:
+        if text.removeprefix(_ARROW).startswith(prefix):
+            return kind, hint
+    # Arithmetic and casts fail alike, whether the engine tries them on constants or on rows.
+    return (PlanError if planning and not text.startswith(_ARROW) else ExecutionError), None
