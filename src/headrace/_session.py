@@ -97,7 +97,8 @@ class SessionContext:
             )
         if not callable(getattr(provider, "schema", None)) or not callable(getattr(provider, "scan", None)):
             raise InvalidArgumentError(
-                f"Table {name!r}: a provider has the methods schema() and scan(), and {provider!r} has not both.",
+                f"Table {name!r}: a provider has the methods schema() and scan(), and a "
+                f"{type(provider).__qualname__} has not both.",
                 hint="subclass TableProvider or use SimpleTableProvider; for data in memory, register_arrow.",
             )
         with self._lock:

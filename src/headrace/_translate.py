@@ -99,8 +99,9 @@ def message_of(error: BaseException) -> str:
 def _classify(error: BaseException, text: str, planning: bool) -> tuple[type[HeadraceError], str | None]:
     if not isinstance(error, Exception):
         return EngineError, None
-    for prefix, kind, hint in _KINDS:
-        if text.removeprefix(_ARROW).startswith(prefix):
-            return kind, hint
+    for layer in _INNER.split(text.removeprefix(_ARROW)):
+        for prefix, kind, hint in _KINDS:
+            if layer.startswith(prefix):
+                return kind, hint
     # Arithmetic and casts fail alike, whether the engine tries them on constants or on rows.
     return (PlanError if planning and not text.startswith(_ARROW) else ExecutionError), None
