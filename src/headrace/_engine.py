@@ -8,6 +8,7 @@ keeps, and applies itself.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -24,7 +25,7 @@ from headrace._errors import ConfigurationError, StorageError
 from headrace._execution import Execution, Hint, Table
 from headrace._pushdown import is_row_wise, scan_hints, scanned_tables
 from headrace._runtime import workers
-from headrace._scan import ROW, SLICE_ROWS, TableDataset
+from headrace._scan import GATHER_ROWS, ROW, TableDataset
 from headrace._settings import Settings
 from headrace._translate import message_of, translate, unwrapped
 
@@ -49,6 +50,9 @@ class Engine:
         self._live = _live_context(settings) if settings.low_latency else None
         self._bridged: WeakValueDictionary[str, TableDataset] = WeakValueDictionary()
         self._numbers = count(2)
+        # The more partitions, the more batches the engine holds between its operators.
+        partitions = settings.target_partitions or os.cpu_count() or 1
+        self._slice_rows = max(_ENGINE_BATCH_ROWS, min(GATHER_ROWS, 4 * GATHER_ROWS // partitions))
         self._paths: dict[str, Path] = {}
         workers.start(lambda: self._tables.sql("select 1").collect())
 
@@ -140,7 +144,7 @@ class Engine:
             with translating(planning=True):
                 hints = scan_hints(frame.optimized_logical_plan(), schemas)
         limited = self._settings.memory_limit is not None
-        rows = self._settings.batch_size or (_ENGINE_BATCH_ROWS if limited else SLICE_ROWS)
+        rows = self._settings.batch_size or (_ENGINE_BATCH_ROWS if limited else self._slice_rows)
         return Execution(hints, max_rows=rows, exact_sizes=limited, on_end=on_end)
 
     def streams(self, frame: Any, execution: Execution, *, partitioned: bool) -> list[Any]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -26,8 +25,10 @@ from headrace._provider import ScanRequest
 GATHER_ROWS = 64 * 1024
 GATHER_BYTES = 1024 * 1024
 SMALL_BYTES = 256 * 1024
+# So much is taken from the channel at a time, to be gathered in several goes: taking wakes the writers.
+DRAIN_ROWS = 4 * GATHER_ROWS
+DRAIN_BYTES = 4 * GATHER_BYTES
 # Large batches are handed over in slices: the engine holds so many batches, whatever their size.
-SLICE_ROWS = 32 * 1024
 SLICE_BYTES = 1024 * 1024
 
 
@@ -125,6 +126,7 @@ class _Batches:
         self._projected = projected
         self._fillers: dict[str, pa.Array] = {}
         self._channel: Channel | None = None
+        self._drained: deque[pa.RecordBatch] = deque()
         self._ready: deque[pa.RecordBatch] = deque()
         self._lock = threading.RLock()
         self._in_engine_call = False
@@ -173,8 +175,9 @@ class _Batches:
     def _fill(self) -> None:
         if self._channel is None:
             self._channel = self._execution.open(self._table, self._request)
-        batches = self._channel.drain(GATHER_ROWS, GATHER_BYTES)
-        for batch in batches if len(batches) == 1 else _gather(batches):
+        if not self._drained:
+            self._drained.extend(self._channel.drain(DRAIN_ROWS, DRAIN_BYTES))
+        for batch in _gather(self._drained):
             parts = _slices(batch, self._execution.max_rows, copy=self._execution.exact_sizes)
             self._ready.extend(map(self._wrap, parts))
 
@@ -204,6 +207,7 @@ class _Batches:
                 return
             self._released = True
         self._ready.clear()
+        self._drained.clear()
         if self._channel is not None:
             self._channel.cancel("the query needs no more of its rows")
         self._execution.scan_released()
@@ -228,14 +232,20 @@ def _holds(condition: object, table: str) -> bool:
         raise EngineError(f"A filter reached the bridge of table {table!r}: {condition}.") from error
 
 
-def _gather(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Runs of small batches as one batch each, the others as they are."""
-    for small, run in groupby(batches, lambda batch: batch_size_in_bytes(batch) < SMALL_BYTES):
-        gathered = list(run)
-        if small and len(gathered) > 1:
-            yield from _concatenate(gathered)
-        else:
-            yield from gathered
+def _gather(batches: deque[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    """Take one large batch, or the small ones at the front as one; nothing if there is nothing."""
+    gathered: list[pa.RecordBatch] = []
+    rows = size = 0
+    while batches:
+        batch_bytes = batch_size_in_bytes(batches[0])
+        rows += batches[0].num_rows
+        size += batch_bytes
+        if gathered and (batch_bytes >= SMALL_BYTES or rows > GATHER_ROWS or size > GATHER_BYTES):
+            break
+        gathered.append(batches.popleft())
+        if batch_bytes >= SMALL_BYTES:
+            break
+    return gathered if len(gathered) < 2 else _concatenate(gathered)
 
 
 def _slices(batch: pa.RecordBatch, max_rows: int, *, copy: bool) -> Iterator[pa.RecordBatch]:

@@ -33,7 +33,7 @@ class SessionContext:
     Args:
         target_partitions: How many partitions the engine works in; by default one a core.
         batch_size: The most rows in a batch of the engine; by default 8192, while tables of Python hand it up
-            to 32768 at a time.
+            to 65536 at a time.
         memory_limit: The most memory that sorts, joins and aggregates may take: bytes, or ``"512MB"``,
             ``"2GiB"``. What is over it spills to disk, where it can.
         spill: Where to spill: True for the system's temporary folder, a folder, or False for nowhere.

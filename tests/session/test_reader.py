@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import threading
 from collections.abc import Callable, Iterator
@@ -10,7 +9,6 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pytest
 
-import headrace
 from headrace import (
     CancelledError,
     ClosedError,
@@ -380,78 +378,3 @@ def test_two_readers_of_one_session_interleave(partitions: int) -> None:
             sink.write(ONE)
         assert blocked.ends() is None
         assert blocked.result == pa.Table.from_batches([ONE])
-
-
-# -- asyncio -----------------------------------------------------------------------------------------
-
-
-def test_a_reader_is_iterated_from_asyncio_while_the_loop_goes_on(ctx: SessionContext, sink: TableSink) -> None:
-    """S1 and S12: the producer is a coroutine of the same loop, so a blocked loop would never end."""
-
-    async def produce() -> None:
-        with sink:
-            for _ in range(20):
-                await sink.write_async(ONE)
-
-    async def consume() -> int:
-        async with ctx.sql("select * from t").execute_stream() as reader:
-            return sum([batch.num_rows async for batch in reader])
-
-    async def both_together() -> int:
-        rows, _ = await asyncio.wait_for(asyncio.gather(consume(), produce()), DEADLINE)
-        return rows
-
-    assert asyncio.run(both_together()) == 20
-
-
-def test_an_async_read_that_is_given_up_loses_no_batch(reader: RecordBatchReader, sink: TableSink) -> None:
-    """S12: cancelling the coroutine cancels the wait, not the stream."""
-
-    async def give_up_then_read() -> list[int]:
-        for _ in range(3):
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(anext(reader), 0.01)
-        sink.write(ONE)
-        sink.close()
-        return [batch.num_rows async for batch in reader]
-
-    assert asyncio.run(asyncio.wait_for(give_up_then_read(), DEADLINE)) == [1]
-
-
-@pytest.mark.parametrize(("end", "kind"), [("cancel", CancelledError), ("close", ClosedError)])
-def test_cancel_and_close_from_another_thread_end_an_async_read(
-    reader: RecordBatchReader, end: str, kind: type[headrace.HeadraceError]
-) -> None:
-    """S11: as they end a blocking one."""
-
-    async def read() -> None:
-        ended = asyncio.to_thread(lambda: (threading.Event().wait(NOT_YET), getattr(reader, end)()))
-        await asyncio.wait_for(asyncio.gather(anext(reader), ended), DEADLINE)
-
-    with pytest.raises(kind):
-        asyncio.run(read())
-
-
-def test_asyncio_sees_the_same_ends_as_a_thread(ctx: SessionContext, sink: TableSink) -> None:
-    """S9: a failed producer raises, an ended stream ends, again and again, and a closed reader refuses."""
-
-    async def check() -> None:
-        failing = ctx.sql("select * from t").execute_stream()
-        sink.write(ONE)
-        sink.fail(ValueError("the source went away"))
-        assert (await anext(failing)).num_rows == 1
-        with pytest.raises(headrace.TableError, match="the source went away"):
-            await anext(failing)
-        with pytest.raises(ClosedError, match="failed before"):
-            await anext(failing)
-
-        ended = result_of(ctx, "execute_stream")
-        assert sum([batch.num_rows async for batch in ended]) == 3
-        for _ in range(2):
-            with pytest.raises(StopAsyncIteration):
-                await anext(ended)
-        ended.close()
-        with pytest.raises(ClosedError):
-            await anext(ended)
-
-    asyncio.run(asyncio.wait_for(check(), DEADLINE))

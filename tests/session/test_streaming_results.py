@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import headrace
-from headrace import ConsumedError, SessionContext, SimpleTableProvider
+from headrace import ConsumedError, ScanRequest, SessionContext, SimpleTableProvider, TableProvider
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 ROWS = 1_000
@@ -276,6 +276,39 @@ def test_all_partitions_drain_at_the_same_time() -> None:
             thread.join(DEADLINE)
         assert len(rows) == 4
         assert sum(rows) == 200 * ROWS
+
+
+def test_a_provider_s_partitions_come_out_of_readers_of_their_own() -> None:
+    """S13: each scan waits for all four to have begun, so one that is drained after another would not end."""
+    all_scanned = threading.Barrier(4)
+
+    class Parted(TableProvider):
+        def schema(self) -> pa.Schema:
+            return SCHEMA
+
+        def partition_count(self) -> int:
+            return all_scanned.parties
+
+        def scan(self) -> pa.RecordBatch:
+            raise AssertionError("a scan of all of it was not asked for")
+
+        def scan_with(self, request: ScanRequest) -> pa.RecordBatch:
+            all_scanned.wait(DEADLINE)
+            return batch_of(request.partition)
+
+    with SessionContext(target_partitions=4) as ctx:
+        ctx.register_table("t", Parted())
+        readers = ctx.sql("select k from t").execute_stream_partitioned()
+        parts: list[list[int]] = []
+        threads = [
+            threading.Thread(target=lambda r=reader: parts.append(keys_of(r.read_all())), daemon=True)
+            for reader in readers
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(DEADLINE)
+        assert sorted(parts) == [batch_of(number).column("k").to_pylist() for number in range(4)]
 
 
 def test_closing_one_partition_leaves_the_others_whole_and_closing_the_last_releases_the_source() -> None:
