@@ -287,7 +287,7 @@ class DataFrame:
     def _checked(self) -> Any:
         if self._consumed:
             raise ConsumedError(
-                "The frame was executed before: execute_stream() and collect() hand its plan to their reader.",
+                "The frame is already consumed: execute_stream() and collect() hand its plan to their reader.",
                 hint="call sql() again for another run.",
             )
         self._host.require_open()

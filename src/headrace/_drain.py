@@ -6,7 +6,6 @@ a wait inside the engine would not allow, and the engine works on the next batch
 
 from __future__ import annotations
 
-import ctypes
 import sys
 import threading
 import time
@@ -158,7 +157,7 @@ class _Pull:
         frame = sys._current_frames().get(self._thread)
         if frame is None or frame.f_code is not _Pull._next.__code__:
             return False
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._thread), ctypes.py_object(_AbortError))
+        _runtime.raise_in_thread(self._thread, _AbortError)
         return True
 
     def _next(self) -> pa.RecordBatch | None:

@@ -8,6 +8,7 @@ counted against it, and one worker always stays free: whatever is ready to run c
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import threading
 import time
@@ -21,7 +22,7 @@ from headrace._errors import ConfigurationError, ForkedError, ResourcesExhausted
 WORKERS_VARIABLE = "TOKIO_WORKER_THREADS"
 _DEFAULT_WORKERS = max(128, 4 * (os.cpu_count() or 1))
 _WORKER_THREAD_NAMES = ("tokio-rt-worker", "tokio-runtime-w")
-_EXIT_SECONDS = 1.5
+_EXIT_SECONDS = 1.7
 _START_SECONDS = 0.5
 
 
@@ -137,6 +138,15 @@ def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
     return thread
 
 
+def raise_in_thread(thread: int, error: type[BaseException]) -> None:
+    """Make ``error`` come out of whatever a thread does next in Python."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+class ExitingError(BaseException):
+    """Raised in threads of headrace's own that are still at work when the interpreter exits."""
+
+
 def _at_exit() -> None:
     # A worker that returns into Python after the interpreter is gone aborts the process: everything
     # is cancelled and waited for while Python still runs.
@@ -145,7 +155,16 @@ def _at_exit() -> None:
     for closable in list(_open):
         closable._shut_down("the interpreter is exiting")
     deadline = time.monotonic() + _EXIT_SECONDS
-    workers.wait_idle(_EXIT_SECONDS)
+    _join_threads(time.monotonic() + _EXIT_SECONDS / 5)
+    for thread in list(_threads):
+        if thread.ident is not None and thread.is_alive():
+            # A provider that loops, or the engine at work: neither hears of a cancelled channel.
+            raise_in_thread(thread.ident, ExitingError)
+    _join_threads(deadline)
+    workers.wait_idle(max(0.0, deadline - time.monotonic()))
+
+
+def _join_threads(deadline: float) -> None:
     for thread in list(_threads):
         thread.join(max(0.0, deadline - time.monotonic()))
 

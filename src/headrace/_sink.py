@@ -42,7 +42,7 @@ class PushTable:
         with self._lock:
             if self._claimed:
                 raise ConsumedError(
-                    f"Streaming table {self.name!r} can be scanned once, and a query has claimed that scan: its "
+                    f"Streaming table {self.name!r} can be scanned once and is already consumed: its "
                     "batches are handed on as they come and kept nowhere.",
                     hint="read it in one place of one query (no self-join, no UNION ALL with itself); for rows "
                     "that are read again, use register_table or register_arrow.",

@@ -41,6 +41,8 @@ _WRAPPER = re.compile(
     r"|[a-z_]+\s+caused by\s+)"
 )
 _ARROW = "Arrow error: "
+# How the engine words a Ctrl-C that arrived while it was asking Python for something.
+_INTERRUPT = "type: <class 'KeyboardInterrupt'>"
 _INNER = re.compile(r"\s*\n\s*caused by\s*\n\s*(?:External error: |Arrow error: )*")
 
 
@@ -60,6 +62,8 @@ def translate(error: BaseException, failure: ScanFailure | None = None, *, plann
     if isinstance(error, (HeadraceError, KeyboardInterrupt, SystemExit, GeneratorExit)):
         return error
     text = message_of(error)
+    if _INTERRUPT in text:
+        return KeyboardInterrupt()
     while wrapper := _WRAPPER.match(text):
         text = text[wrapper.end() :]
     kind, hint = _classify(error, text, planning)

@@ -58,7 +58,7 @@ def frame() -> Iterator[headrace.DataFrame]:
 def test_a_frame_executes_once(frame: headrace.DataFrame, first: str, second: str) -> None:
     """S5: whatever executes it after that raises, and says so."""
     kept = EXECUTIONS[first](frame)
-    with pytest.raises(ConsumedError, match=r"executed before.*sql\(\) again"):
+    with pytest.raises(ConsumedError, match=r"already consumed.*sql\(\) again"):
         EXECUTIONS[second](frame)
     del kept
 
