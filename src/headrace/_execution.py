@@ -91,7 +91,7 @@ class Execution:
         self._channels: list[Channel] = []
         self._begun = threading.Event()
         self._holders = 1
-        self._scans: weakref.WeakSet[Scan] = weakref.WeakSet()
+        self._scans: list[weakref.ref[Scan]] = []
         self._open_scans = 0
         self._over = False
         self._stopped: str | None = None
@@ -158,7 +158,7 @@ class Execution:
     def scan_opened(self, scan: Scan) -> None:
         """The engine has a scan of this run in its hands; ``scan_released`` must follow."""
         with self._lock:
-            self._scans.add(scan)
+            self._scans.append(weakref.ref(scan))
             self._open_scans += 1
 
     def scan_released(self) -> None:
@@ -217,8 +217,10 @@ class Execution:
             table.leave(reason)
         for channel in channels:
             channel.cancel(reason)
-        for scan in list(self._scans):
-            scan.retire()
+        for reference in list(self._scans):
+            scan = reference()
+            if scan is not None:
+                scan.retire()
 
 
 _current: ContextVar[Execution | None] = ContextVar("headrace_execution", default=None)

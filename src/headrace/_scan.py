@@ -45,20 +45,18 @@ class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
         hinted: Its schema, if its scans can make use of a hint.
     """
 
+    # A slot, not a property: the engine panics if Ctrl-C arrives in Python code that it asks for the schema.
+    __slots__ = ("_plan_name", "_table", "hinted", "schema")
+
     def __init__(self, table: Table, plan_name: str, *, hinted: pa.Schema | None) -> None:
         self._table = table
         self._plan_name = plan_name
-        self._schema = _row_schema(table.schema)
+        self.schema = _row_schema(table.schema)
         self.hinted = hinted
-
-    @property
-    def schema(self) -> pa.Schema:
-        """One struct, of all the table's columns."""
-        return self._schema
 
     def scanner(self, columns: Sequence[str] | None = None, filter: object = None) -> _Scanner:
         """Called at planning, to learn the projected schema."""
-        return _Scanner(_projected(self._schema, columns), None)
+        return _Scanner(_projected(self.schema, columns), None)
 
     def get_fragments(self, filter: object = None) -> list[_Fragment]:
         """Called at planning, once per physical scan; claims the scan if the plan is going to be run."""
@@ -99,7 +97,7 @@ class _Fragment:
             partitions=self._table.partitions,
         )
         wanted = filter is None or _holds(filter, self._table.name)
-        return _Scanner(projected, _Batches(self._table, self._execution, request, projected, wanted=wanted))
+        return _Scanner(projected, _HeldBatches(self._table, self._execution, request, projected, wanted=wanted))
 
 
 class _Scanner:
@@ -169,9 +167,6 @@ class _Batches:
         if not in_engine_call:
             self._release()
 
-    def __del__(self) -> None:
-        self._release()
-
     def _fill(self) -> None:
         if self._channel is None:
             self._channel = self._execution.open(self._table, self._request)
@@ -211,6 +206,15 @@ class _Batches:
         if self._channel is not None:
             self._channel.cancel("the query needs no more of its rows")
         self._execution.scan_released()
+        # No finalizer any more: the engine drops it at a moment of its own choosing, maybe with an abort pending.
+        self.__class__ = _Batches
+
+
+class _HeldBatches(_Batches):
+    """Batches that are not released yet."""
+
+    def __del__(self) -> None:
+        self._release()
 
 
 def _row_schema(schema: pa.Schema) -> pa.Schema:

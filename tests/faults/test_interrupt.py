@@ -6,6 +6,8 @@ from rig import run_script
 
 # SIGINT is sent, by the operating system, when the main thread is where it cannot go on by itself.
 INTERRUPTING = """
+# A process started in the background inherits that Ctrl-C is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 main = threading.current_thread()
 sent = []
 
