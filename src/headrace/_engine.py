@@ -42,6 +42,7 @@ class Engine:
     """The engine behind one session."""
 
     def __init__(self, settings: Settings) -> None:
+        workers.start(lambda: datafusion.SessionContext().sql("select 1").collect())
         self._settings = settings
         self._context = datafusion.SessionContext(_config(settings), _runtime_environment(settings))
         _configure(self._context, settings)
@@ -54,7 +55,6 @@ class Engine:
         partitions = settings.target_partitions or os.cpu_count() or 1
         self._slice_rows = max(_ENGINE_BATCH_ROWS, min(GATHER_ROWS, 4 * GATHER_ROWS // partitions))
         self._paths: dict[str, Path] = {}
-        workers.start(lambda: self._tables.sql("select 1").collect())
 
     # -- tables -------------------------------------------------------------------------------------
 

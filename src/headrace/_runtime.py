@@ -23,7 +23,7 @@ WORKERS_VARIABLE = "TOKIO_WORKER_THREADS"
 _DEFAULT_WORKERS = max(128, 4 * (os.cpu_count() or 1))
 _WORKER_THREAD_NAMES = ("tokio-rt-worker", "tokio-runtime-w")
 _EXIT_SECONDS = 1.7
-_START_SECONDS = 0.5
+_START_SECONDS = 5.0
 
 
 class Closable(Protocol):
@@ -192,9 +192,10 @@ def _have_started(asked: int, before: int) -> bool:
 
     A thread is known by its name, which it gives itself a moment after it is started.
     """
-    deadline = time.monotonic() + _START_SECONDS
-    while _count_worker_threads() - before < asked:
-        if time.monotonic() > deadline:
+    started = time.monotonic()
+    while (new := _count_worker_threads() - before) < asked:
+        waited = time.monotonic() - started
+        if waited > _START_SECONDS or (new <= 0 and waited > _START_SECONDS / 10):
             return False
         time.sleep(0.002)
     return True
