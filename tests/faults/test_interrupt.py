@@ -294,7 +294,7 @@ def profile(look):
     sys.setprofile(look)
 
 raised, rows = {}, {}
-for name in ("schema", "scanner", "get_fragments"):
+for name in ("scanner", "get_fragments"):
     sink = session.register_streaming_table("pushed", SCHEMA)
     sink.write(batch(1))
     sink.close()
@@ -312,7 +312,7 @@ for name in ("schema", "scanner", "get_fragments"):
 report(raised=raised, rows=rows, rested=becomes_true(lambda: is_at_rest(session)), left=what_is_left(session))
 """
     )
-    names = ("schema", "scanner", "get_fragments")
+    names = ("scanner", "get_fragments")
     assert outcome.facts["raised"] == dict.fromkeys(names, "KeyboardInterrupt")
     assert outcome.facts["rows"] == {name: [1] for name in names}
     assert outcome.facts["rested"], outcome.facts["left"]
