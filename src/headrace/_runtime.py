@@ -41,6 +41,8 @@ class _Workers:
         self._count: int | None = None
         self._pid: int | None = None
         self._set_by_us = False
+        # Finalizers ask even when the interpreter has taken the modules down.
+        self._getpid = os.getpid
 
     def size(self) -> None:
         """Ask for a large pool, unless the user chose a size; the engine reads it when it starts."""
@@ -117,7 +119,7 @@ class _Workers:
     @property
     def forked(self) -> bool:
         """Whether this is a forked child of the process that uses the engine."""
-        return self._pid is not None and self._pid != os.getpid()
+        return self._pid is not None and self._pid != self._getpid()
 
 
 workers = _Workers()

@@ -197,8 +197,9 @@ class TableSink:
             self._channel.fail(error)
 
     def __del__(self) -> None:
+        # First without a look at any module: the interpreter may have taken them down.
         channel = getattr(self, "_channel", None)
-        if channel is None or workers.forked:
+        if channel is None or channel.state.value != "open" or workers.forked:
             return
         dropped = ClosedError(
             f"The sink of {channel.name} was dropped without close() or fail(), so the stream may be cut off.",

@@ -91,7 +91,8 @@ class BatchReading:
 
     def __del__(self) -> None:
         # Not the reader's: code in C++ may read on after the reader object itself is gone.
-        if not workers.forked:
+        # And not where nothing is left to release: the interpreter may have taken the modules down.
+        if self._stop is not None and not workers.forked:
             self.close("its reader was dropped")
 
     def _ready(self) -> bool:
