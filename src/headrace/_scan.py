@@ -125,6 +125,7 @@ class _Batches:
         self._fillers: dict[str, pa.Array] = {}
         self._channel: Channel | None = None
         self._drained: deque[pa.RecordBatch] = deque()
+        self._row_bytes = 1.0
         self._ready: deque[pa.RecordBatch] = deque()
         self._lock = threading.RLock()
         self._in_engine_call = False
@@ -172,8 +173,10 @@ class _Batches:
             self._channel = self._execution.open(self._table, self._request)
         if not self._drained:
             self._drained.extend(self._channel.drain(DRAIN_ROWS, DRAIN_BYTES))
-        for batch in _gather(self._drained):
-            parts = _slices(batch, self._execution.max_rows, copy=self._execution.exact_sizes)
+            self._row_bytes = _row_bytes(self._drained)
+        for batch in _gather(self._drained, self._row_bytes):
+            max_rows = max(1, min(self._execution.max_rows, int(SLICE_BYTES / self._row_bytes)))
+            parts = _slices(batch, max_rows, copy=self._execution.exact_sizes)
             self._ready.extend(map(self._wrap, parts))
 
     def _wrap(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -236,33 +239,36 @@ def _holds(condition: object, table: str) -> bool:
         raise EngineError(f"A filter reached the bridge of table {table!r}: {condition}.") from error
 
 
-def _gather(batches: deque[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def _row_bytes(batches: Iterable[pa.RecordBatch]) -> float:
+    """What a row takes, by the first batch that has any: asking each batch costs more than handing it over."""
+    for batch in batches:
+        if batch.num_rows:
+            return max(1.0, batch_size_in_bytes(batch) / int(batch.num_rows))
+    return 1.0
+
+
+def _gather(batches: deque[pa.RecordBatch], row_bytes: float) -> Iterable[pa.RecordBatch]:
     """Take one large batch, or the small ones at the front as one; nothing if there is nothing."""
+    small_rows = SMALL_BYTES / row_bytes
+    most_rows = min(GATHER_ROWS, GATHER_BYTES / row_bytes)
     gathered: list[pa.RecordBatch] = []
-    rows = size = 0
+    rows = 0
     while batches:
-        batch_bytes = batch_size_in_bytes(batches[0])
-        rows += batches[0].num_rows
-        size += batch_bytes
-        if gathered and (batch_bytes >= SMALL_BYTES or rows > GATHER_ROWS or size > GATHER_BYTES):
+        batch_rows = batches[0].num_rows
+        rows += batch_rows
+        if gathered and (batch_rows >= small_rows or rows > most_rows):
             break
         gathered.append(batches.popleft())
-        if batch_bytes >= SMALL_BYTES:
+        if batch_rows >= small_rows:
             break
     return gathered if len(gathered) < 2 else _concatenate(gathered)
 
 
-def _slices(batch: pa.RecordBatch, max_rows: int, *, copy: bool) -> Iterator[pa.RecordBatch]:
-    rows = batch.num_rows
-    size = batch_size_in_bytes(batch)
-    if size > SLICE_BYTES:
-        max_rows = max(1, min(max_rows, rows * SLICE_BYTES // size))
-    if rows <= max_rows:
-        yield batch
-        return
-    for start in range(0, rows, max_rows):
-        part = batch.slice(start, max_rows)
-        yield pa.concat_batches([part, part.slice(0, 0)]) if copy else part
+def _slices(batch: pa.RecordBatch, max_rows: int, *, copy: bool) -> Iterable[pa.RecordBatch]:
+    if batch.num_rows <= max_rows:
+        return (batch,)
+    parts = (batch.slice(start, max_rows) for start in range(0, batch.num_rows, max_rows))
+    return (pa.concat_batches([part, part.slice(0, 0)]) for part in parts) if copy else parts
 
 
 def _concatenate(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
