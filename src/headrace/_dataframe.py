@@ -149,7 +149,7 @@ class DataFrame:
     # -- execution ----------------------------------------------------------------------------------
 
     def execute_stream(self) -> RecordBatchReader:
-        """Run the query and read its result batch by batch, holding one batch at a time.
+        """Run the query and read its result batch by batch, with a few of them in memory at a time.
 
         Lazy: no table is read before the first batch is asked for.
 

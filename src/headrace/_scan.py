@@ -138,6 +138,9 @@ class _Batches:
 
     def __next__(self) -> pa.RecordBatch:
         with self._lock:
+            if self._released and self._retired:
+                # Its run is over; a clean end here could make what is left of it look whole.
+                raise EngineError(f"The scan of table {self._table.name!r} was cut off.")
             if self._released:
                 raise StopIteration
             self._in_engine_call = True

@@ -66,13 +66,15 @@ def refusal_of(sink: headrace.TableSink) -> BaseException | None:
     return None
 
 
-def read_all(reader: headrace.RecordBatchReader) -> Seen:
-    """The reading side; its end is None at the end of the stream."""
-    rows: list[int] = []
+def read_all(reader: headrace.RecordBatchReader, go: threading.Event | None = None, after: int = 0) -> Seen:
+    """The reading side; its end is None at the end of the stream. Sets ``go`` after so many batches."""
+    batches: list[pa.RecordBatch] = []
     end = again = None
     try:
         for each in reader:
-            rows.extend(values([each]))
+            batches.append(each)
+            if go is not None and len(batches) > after:
+                go.set()
     except headrace.HeadraceError as error:
         end = error
     try:
@@ -82,7 +84,7 @@ def read_all(reader: headrace.RecordBatchReader) -> Seen:
         pass
     except headrace.HeadraceError as error:
         again = error
-    return Seen(rows, end, again)
+    return Seen(values(batches), end, again)
 
 
 class Round:
@@ -174,12 +176,17 @@ def seeds(chunk: int) -> Iterator[int]:
 
 
 @pytest.fixture
-def hasty_threads() -> Iterator[None]:
-    """Threads that are switched as often as can be, so that short rounds meet many orders of events."""
+def switches_after() -> Iterator[Callable[[float], None]]:
+    """How long a thread runs before another one may."""
     before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
+    yield sys.setswitchinterval
     sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def hasty_threads(switches_after: Callable[[float], None]) -> None:
+    """Threads that are switched as often as can be, so that short rounds meet many orders of events."""
+    switches_after(1e-5)
 
 
 @pytest.mark.usefixtures("hasty_threads")
@@ -199,6 +206,28 @@ def test_whoever_ends_a_stream_first_both_sides_see_that_end_and_no_other(chunk:
         del game
         at_rest = becomes_true(lambda: workers.held <= held and not running(session), seconds=2.0)  # noqa: B023
         assert at_rest, f"{told}: {what_is_left(session)}"
+
+
+@pytest.mark.parametrize(("leave", "kind"), [("cancel", headrace.CancelledError), ("close", headrace.ClosedError)])
+def test_leaving_a_reader_while_another_thread_reads_it_ends_it_in_one_way(switches_after, leave: str, kind) -> None:
+    """F21, S11: the read in flight gets a batch, the end or the reason, and so does every later one."""
+    # Long enough to leave in one go, once the reading thread was stopped wherever it was.
+    switches_after(2e-4)
+    with headrace.SessionContext(batch_size=1) as session:
+        for seed in range(100):
+            reader = session.sql("SELECT value FROM generate_series(1, 300)").collect()
+            go = threading.Event()
+            reading = Background(read_all, reader, go, random.Random(seed).randrange(250))
+            assert go.wait(SECONDS)
+            getattr(reader, leave)()
+            seen = reading.result(SECONDS)
+            assert seen.rows == list(range(1, len(seen.rows) + 1)), f"seed {seed}"
+            if seen.end is None:
+                assert len(seen.rows) == 300, f"seed {seed}"
+                # What has ended can still be closed; to cancel it changes nothing.
+                assert seen.again is None or (leave == "close" and type(seen.again) is kind), f"seed {seed}: {seen}"
+            else:
+                assert (type(seen.end), type(seen.again)) == (kind, kind), f"seed {seed}: {seen}"
 
 
 @pytest.mark.usefixtures("hasty_threads")
