@@ -28,6 +28,9 @@ SMALL_BYTES = 256 * 1024
 # So much is taken from the channel at a time, to be gathered in several goes: taking wakes the writers.
 DRAIN_ROWS = 4 * GATHER_ROWS
 DRAIN_BYTES = 4 * GATHER_BYTES
+# A scan that has waited this long hands over this many empty batches, once, before it waits on.
+IDLE_SECONDS = 0.01
+YIELDING_BATCHES = 160
 # Large batches are handed over in slices: the engine holds so many batches, whatever their size.
 SLICE_BYTES = 1024 * 1024
 
@@ -126,6 +129,8 @@ class _Batches:
         self._channel: Channel | None = None
         self._drained: deque[pa.RecordBatch] = deque()
         self._row_bytes = 1.0
+        self._nothing = pa.RecordBatch.from_arrays([filler(field, 0) for field in projected], schema=projected)
+        self._empties = 0
         self._ready: deque[pa.RecordBatch] = deque()
         self._lock = threading.RLock()
         self._in_engine_call = False
@@ -174,13 +179,32 @@ class _Batches:
     def _fill(self) -> None:
         if self._channel is None:
             self._channel = self._execution.open(self._table, self._request)
+        if not self._drained and self._lets_others_run():
+            self._ready.append(self._nothing)
+            return
         if not self._drained:
             self._drained.extend(self._channel.drain(DRAIN_ROWS, DRAIN_BYTES))
             self._row_bytes = _row_bytes(self._drained)
+            self._empties = 0
         for batch in _gather(self._drained, self._row_bytes):
             max_rows = max(1, min(self._execution.max_rows, int(SLICE_BYTES / self._row_bytes)))
             parts = _slices(batch, max_rows, copy=self._execution.exact_sizes)
             self._ready.extend(map(self._wrap, parts))
+
+    def _lets_others_run(self) -> bool:
+        """Whether to hand the engine an empty batch instead of waiting for one.
+
+        A task that this scan's has just woken may be queued on the same worker, where no other takes it; it would
+        wait for as long as the scan does. After so many batches the engine lets its other tasks run.
+        """
+        assert self._channel is not None
+        if self._empties >= YIELDING_BATCHES:
+            return False
+        patience = IDLE_SECONDS if self._empties == 0 else 0.0
+        if self._channel.has_something(patience):
+            return False
+        self._empties += 1
+        return True
 
     def _wrap(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not len(self._projected):
