@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import deque
 from collections.abc import Callable
 
@@ -29,6 +30,7 @@ class BatchReading:
         self._start = start
         self._stop = stop
         self._taken: deque[pa.RecordBatch] = deque()
+        self._lock = threading.RLock()
         self._ended = False
         self._error: BaseException | None = None
 
@@ -111,7 +113,11 @@ class BatchReading:
         if batches:
             self._taken.extend(batches)
             return self._taken.popleft()
-        self._ended = True
+        with self._lock:
+            if self._error is not None:
+                # Somebody left while the end was on its way: that came first.
+                raise self._error
+            self._ended = True
         self._release("the query has ended")
         return None
 
@@ -124,10 +130,12 @@ class BatchReading:
         return error
 
     def _leave(self, reason: str, error: HeadraceError) -> None:
-        if not self._ended and self._error is None:
-            self._error = error
+        with self._lock:
+            leaving = not self._ended and self._error is None
+            if leaving:
+                self._error = error
+        if leaving:
             self._channel.cancel(reason, error)
-            self._taken.clear()
         self._release(reason)
 
     def _release(self, reason: str) -> None:
