@@ -56,7 +56,7 @@ lock: $(PY) ## Write both requirements files anew (UPGRADE=1 takes the newest re
 	@echo "Locking with $(UV)"
 	@$(PIP) install -qq --only-binary :all: "$(UV)"
 	@for file in requirements requirements-dev; do \
-		case $$file in *-dev) more="--group dev --constraint requirements.txt" ;; *) more= ;; esac; \
+		case $$file in *-dev) more="--extra spark --group dev --constraint requirements.txt" ;; *) more= ;; esac; \
 		UV_CUSTOM_COMPILE_COMMAND="make lock" $(PY) -m uv pip compile -q pyproject.toml $$more \
 			--universal --python-version 3.11 --generate-hashes --no-annotate --no-emit-index-url \
 			--no-emit-find-links $(if $(UPGRADE),--upgrade) --output-file $$file.txt || exit 1; \
@@ -79,8 +79,13 @@ ifneq ($(shell cat $(STAMP) 2>/dev/null),$(CURDIR))
 .PHONY: $(STAMP)
 endif
 
+# All is wheels but pyspark, which is published as source only. Its build is not isolated, since pip would then
+# download a setuptools that nobody pinned; so the pinned one is there first.
 $(STAMP): requirements-dev.txt pyproject.toml | $(PY)
 	@echo "Installing requirements-dev.txt and headrace into $(VENV)"
-	@$(PIP) install -qq --require-hashes --only-binary :all: -r requirements-dev.txt
+	@sed -n '/^setuptools==/,/[^\\]$$/p' requirements-dev.txt > $(VENV)/build.txt
+	@$(PIP) install -qq --require-hashes --only-binary :all: -r $(VENV)/build.txt
+	@$(PIP) install -qq --require-hashes --only-binary :all: --no-binary pyspark --no-build-isolation --use-pep517 \
+		-r requirements-dev.txt
 	@$(PIP) install -qq --no-deps --no-build-isolation -e .
 	@printf '%s\n' "$(CURDIR)" > $(STAMP)

@@ -15,6 +15,7 @@ KINDS = [getattr(_errors, name) for name in _errors.__all__]
 
 # What a class has beside its message and hint.
 ATTRIBUTES = {
+    headrace.CommitConflictError: {"retryable": True},
     headrace.TableError: {"table": "events"},
     headrace.WriteTimeoutError: {"batches_written": 3},
 }

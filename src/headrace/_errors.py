@@ -2,7 +2,7 @@
 
 HeadraceError
 ├── InvalidArgumentError      (ValueError)   the call is wrong: correct the argument
-│   ├── ConfigurationError                   ... a setting of the session
+│   ├── ConfigurationError                   ... a setting of the session, an option of a table
 │   ├── SchemaMismatchError                  ... a batch or reader that is not of the table's schema
 │   └── TableExistsError                     ... a name that is taken
 ├── PlanError                                the query cannot be planned: correct the SQL, register the table
@@ -11,6 +11,14 @@ HeadraceError
 │   ├── StorageError                         ... reading or writing a file or object: check it, then run again
 │   ├── ResourcesExhaustedError              ... for lack of memory or workers: raise the limit that is named
 │   └── EngineError                          ... inside the engine: report it
+├── LandingError                             rows were not landed; the table is as it was
+│   ├── TableNotFoundError                   ... there is no table: create it
+│   ├── CommitConflictError                  ... another writer's change is in the way: restart, which is safe
+│   ├── CommitUnknownError                   ... or were: the answer was lost: restart, which finds out
+│   ├── FencedError                          ... another run of the query took over: leave it to that one
+│   ├── CheckpointResetError                 ... the checkpoint is a new one: choose a new id, or accept it
+│   ├── TableReplacedError                   ... the table was overwritten, restored or recreated: decide, then restart
+│   └── HistoryGapError                      ... history that matters was removed: decide, then restart
 ├── StateError                               the right call at the wrong moment
 │   ├── ClosedError                          ... on something that this side has closed
 │   ├── ConsumedError                        ... on a frame or push table that can be read once and was
@@ -28,15 +36,21 @@ from typing import Any
 
 __all__ = [
     "CancelledError",
+    "CheckpointResetError",
     "ClosedError",
+    "CommitConflictError",
+    "CommitUnknownError",
     "ConfigurationError",
     "ConsumedError",
     "ConsumerGoneError",
     "EngineError",
     "ExecutionError",
+    "FencedError",
     "ForkedError",
     "HeadraceError",
+    "HistoryGapError",
     "InvalidArgumentError",
+    "LandingError",
     "MissingExtraError",
     "PlanError",
     "ResourcesExhaustedError",
@@ -45,6 +59,8 @@ __all__ = [
     "StorageError",
     "TableError",
     "TableExistsError",
+    "TableNotFoundError",
+    "TableReplacedError",
     "WriteTimeoutError",
 ]
 
@@ -77,7 +93,7 @@ class InvalidArgumentError(HeadraceError, ValueError):
 
 
 class ConfigurationError(InvalidArgumentError):
-    """A setting of the session is unknown or has a value it cannot have."""
+    """A setting of the session, or an option of a table, is unknown or has a value it cannot have."""
 
 
 class SchemaMismatchError(InvalidArgumentError):
@@ -117,6 +133,45 @@ class ResourcesExhaustedError(ExecutionError):
 
 class EngineError(ExecutionError):
     """The engine itself broke; nothing the caller did explains it."""
+
+
+class LandingError(HeadraceError):
+    """An epoch, or a batch write, was not landed; nothing of it is visible in the table."""
+
+
+class TableNotFoundError(LandingError):
+    """There is no Lance table at the address."""
+
+
+class CommitConflictError(LandingError):
+    """A concurrent change to the table makes the commit impossible; it definitely did not land.
+
+    ``retryable`` says whether the same rows can be committed on top of that change.
+    """
+
+    def __init__(self, message: str = "", *, retryable: bool = False, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.retryable = retryable
+
+
+class CommitUnknownError(LandingError):
+    """A commit was sent and nobody can say whether it landed; its files must be left alone."""
+
+
+class FencedError(LandingError):
+    """Another run of the same query has taken over; nothing this run does can land any more."""
+
+
+class CheckpointResetError(LandingError):
+    """The query's epochs come from another checkpoint than those that have landed under its id."""
+
+
+class TableReplacedError(LandingError):
+    """Under the running query, the table was overwritten, restored to an old version, or dropped and recreated."""
+
+
+class HistoryGapError(LandingError):
+    """Versions that could tell whether the epoch has landed were removed from the table's history."""
 
 
 class StateError(HeadraceError):

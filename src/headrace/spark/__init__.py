@@ -1,0 +1,6 @@
+"""Spark and Lance: ``format("lance")`` and a ``foreachBatch`` sink, both landing every epoch exactly once."""
+
+from headrace.spark.foreach_batch import LanceSink
+from headrace.spark.registration import register
+
+__all__ = ["LanceSink", "register"]

@@ -1,0 +1,60 @@
+"""The data source Spark knows by name; everything it does is loaded when it does it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from headrace.spark.sink import LanceBatchWriter, LanceStreamWriter
+
+
+class LanceDataSource(DataSource):
+    """``format("lance")``."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "lance"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> LanceStreamWriter:
+        """A writer for one epoch of a stream.
+
+        Runs on: the driver. Called: for each epoch before its tasks, and before each commit. On failure: the query
+        stops before anything is written.
+
+        Raises:
+            ConfigurationError: An option is wrong.
+            TableNotFoundError: There is no table.
+            SchemaMismatchError: The rows do not fit the table.
+        """
+        from headrace.spark import options
+        from headrace.spark.sink import LanceStreamWriter
+
+        return LanceStreamWriter(options.streaming(self.options), schema, overwrite)
+
+    def writer(self, schema: StructType, overwrite: bool) -> LanceBatchWriter:
+        """A writer for a batch job.
+
+        Runs on: the driver. Called: once per job. On failure: the job fails before anything is written.
+
+        Raises:
+            ConfigurationError: An option is wrong.
+            SchemaMismatchError: The rows do not fit the table.
+        """
+        from headrace.spark import options
+        from headrace.spark.sink import LanceBatchWriter
+
+        return LanceBatchWriter(options.batch(self.options), schema, overwrite)
+
+
+class HeadraceDataSource(LanceDataSource):
+    """``format("headrace")``: the same, under a name that no other source on the class path can take."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "headrace"

@@ -1,0 +1,209 @@
+"""The sink for ``foreachBatch``: every mode, on every Spark since 3.5."""
+
+from __future__ import annotations
+
+import logging
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from headrace._errors import HeadraceError, InvalidArgumentError, MissingExtraError
+from headrace.spark import options as names
+from headrace.spark.registration import require_pyspark
+from headrace.spark.schema import arrow_schema
+from headrace.spark.task import current_task, run_of
+from headrace.tables import creation, upsert
+from headrace.tables.fragments import write_rows, write_staged
+from headrace.tables.lance_store import LanceSnapshot
+from headrace.tables.ledger import Run
+from headrace.tables.location import Location
+from headrace.tables.message import TaskMessage
+from headrace.tables.payload import Result, Rows
+from headrace.tables.sink import Sink, SinkSettings
+
+_log = logging.getLogger("headrace.spark")
+
+_MODES = ("append", "complete", "update", "upsert")
+
+
+class LanceSink:
+    """Lands what ``foreachBatch`` hands over: ``df.writeStream.foreachBatch(LanceSink(...))``.
+
+    Args:
+        uri: The table; leave it out if it is found through a namespace.
+        query_id: The key by which landed epochs are recognised; no other query on the table may have it.
+        mode: ``append`` adds the rows. ``complete`` replaces the table's with them. ``update`` adds them too: rows
+            that change an earlier result stand beside it. ``upsert`` replaces the rows with the same keys and adds
+            the others; every column must be there, and each key once in an epoch.
+        keys: The key columns, for ``upsert``.
+        storage_options: Credentials and settings of the object store.
+        create_table: Whether to make a table that is not there.
+        merge_schema: Whether to add columns the table does not have.
+        lookback_versions: Versions of other writers a commit reads at most, in the steady state.
+        on_history_gap: ``warn`` or ``fail``, when history that matters was removed.
+        on_checkpoint_reset: ``fail``, or ``accept`` a new checkpoint under the same key.
+        max_rows_per_file: Rows after which a new data file is begun.
+        max_bytes_per_file: Bytes after which a new data file is begun.
+        data_storage_version: Lance's file format version for a table that is made.
+        namespace: Kind of a Lance namespace, such as ``dir`` or ``rest``, instead of a URI.
+        namespace_options: Its settings.
+        table_id: The table's name in it, as ``sales.orders`` or in parts.
+        compact_every_epochs: Put small files together after every so many epochs.
+        compact_above_fragments: Put small files together when there are more than so many.
+        retain_versions: After that, keep only so many versions.
+
+    Raises:
+        ConfigurationError: Naming the argument's option, and what is allowed.
+        InvalidArgumentError: The mode is unknown, or it and the keys do not go together.
+    """
+
+    def __init__(
+        self,
+        uri: str | None = None,
+        *,
+        query_id: str,
+        mode: str = "append",
+        keys: Sequence[str] | str | None = None,
+        storage_options: Mapping[str, str] | None = None,
+        create_table: bool = False,
+        merge_schema: bool = False,
+        lookback_versions: int | None = None,
+        on_history_gap: str | None = None,
+        on_checkpoint_reset: str | None = None,
+        max_rows_per_file: int | None = None,
+        max_bytes_per_file: int | None = None,
+        data_storage_version: str | None = None,
+        namespace: str | None = None,
+        namespace_options: Mapping[str, str] | None = None,
+        table_id: Sequence[str] | str | None = None,
+        compact_every_epochs: int | None = None,
+        compact_above_fragments: int | None = None,
+        retain_versions: int | None = None,
+    ) -> None:
+        if mode not in _MODES:
+            raise InvalidArgumentError(f"mode is {mode!r}; it can be {', '.join(_MODES)}.")
+        self._keys = (keys,) if isinstance(keys, str) else tuple(keys or ())
+        if (mode == "upsert") != bool(self._keys) or not all(isinstance(key, str) and key for key in self._keys):
+            raise InvalidArgumentError(
+                "mode upsert needs keys, and no other mode takes any.", hint='as in mode="upsert", keys=["id"].'
+            )
+        given: dict[str, Any] = {
+            "path": uri,
+            names.QUERY_ID: query_id,
+            names.CREATE: create_table,
+            names.MERGE_SCHEMA: merge_schema,
+            names.LOOKBACK: lookback_versions,
+            names.ON_GAP: on_history_gap,
+            names.ON_RESET: on_checkpoint_reset,
+            names.MAX_ROWS: max_rows_per_file,
+            names.MAX_BYTES: max_bytes_per_file,
+            names.STORAGE_VERSION: data_storage_version,
+            names.NAMESPACE: namespace,
+            names.TABLE_ID: table_id if isinstance(table_id, str) or table_id is None else ".".join(table_id),
+            names.COMPACT_EVERY: compact_every_epochs,
+            names.COMPACT_ABOVE: compact_above_fragments,
+            names.RETAIN_VERSIONS: retain_versions,
+            **{f"{names.STORAGE_PREFIX}{name}": value for name, value in (storage_options or {}).items()},
+            **{f"{names.NAMESPACE_PREFIX}{name}": value for name, value in (namespace_options or {}).items()},
+        }
+        self._settings = names.streaming({name: str(value) for name, value in given.items() if value is not None})
+        self._mode = mode
+        self._run_id = uuid.uuid4().hex
+
+    def __repr__(self) -> str:
+        table, query_id = str(self._settings.location), self._settings.rules.query_id
+        return f"LanceSink({table!r}, query_id={query_id!r}, mode={self._mode!r})"
+
+    def __call__(self, df: Any, epoch_id: int) -> None:
+        """Land one epoch.
+
+        Runs on: the driver. Called: by Spark for each epoch, and again after a restart if Spark had not noted that
+        it returned; then it does nothing. On failure: the query stops, and a restart is safe.
+
+        Args:
+            df: The epoch's rows.
+            epoch_id: The epoch.
+
+        Raises:
+            SchemaMismatchError, LandingError: It was not landed, and why.
+            StorageError: The table cannot be read or written.
+        """
+        require_pyspark((3, 5))
+        sink = Sink(self._settings)
+        run = self._run(df)
+        rows = arrow_schema(df.schema)
+        snapshot = sink.prepare(rows, fills=self._mode != "upsert")
+        if sink.may_be_replay(run) and sink.landing(run).has_landed(epoch_id):
+            _log.info("Epoch %d of query %r has landed before.", epoch_id, self._settings.rules.query_id)
+            return
+        if self._mode == "upsert":
+            self._upsert(sink, snapshot, df, epoch_id, run)
+            return
+        replaces = self._mode == "complete"
+        messages = _run_tasks(df, _write(self._settings, replaces))
+        try:
+            sink.land(epoch_id, run, Result(messages) if replaces else Rows(messages))
+        except HeadraceError:
+            sink.discard(messages, epoch_id)
+            raise
+
+    def _upsert(self, sink: Sink, snapshot: LanceSnapshot, df: Any, epoch: int, run: Run) -> None:
+        creation.require_keys(snapshot.schema, self._keys)
+        location = self._settings.location
+        staging = upsert.staging_for(snapshot, location, self._settings.rules.query_id)
+        try:
+            # One task sees all rows of a key, and can tell whether it is there twice.
+            rows = df.repartition(*(df[f"`{key}`"] for key in self._keys))
+            messages = _run_tasks(rows, _stage(self._settings, staging, self._keys))
+            sink.land(epoch, run, upsert.staged_rows(messages, snapshot.schema, staging, location, self._keys))
+        finally:
+            upsert.remove_staging(staging)
+
+    def _run(self, df: Any) -> Run:
+        """The run Spark says this is; where it does not say (a direct call, Spark Connect), this object is the run."""
+        try:
+            found = run_of(df.sparkSession.sparkContext)
+        except Exception:  # noqa: BLE001 - each kind of session refuses in its own way
+            found = None
+        return found or Run(self._run_id)
+
+
+Tasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _run_tasks(df: Any, tasks: Tasks) -> list[TaskMessage]:
+    """Let executors write, and collect what they report; no row comes back."""
+    with warnings.catch_warnings():
+        # mapInArrow looks for pandas, which it does not use, and warns about its version.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        try:
+            reports = df.mapInArrow(tasks, "message string")
+        except ImportError as error:
+            raise MissingExtraError(
+                "LanceSink needs pandas: Spark's mapInArrow asks for it.",
+                hint="install it with: pip install 'headrace[spark]'",
+            ) from error
+    return [TaskMessage.from_json(row[0]) for row in reports.collect()]
+
+
+def _write(settings: SinkSettings, replaces: bool) -> Tasks:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _report(
+            write_rows(batches, settings.location, current_task(), settings=settings.files, replacing=replaces)
+        )
+
+    return write
+
+
+def _stage(settings: SinkSettings, staging: Location, keys: tuple[str, ...]) -> Tasks:
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _report(write_staged(batches, settings.location, staging, current_task(), keys))
+
+    return stage
+
+
+def _report(message: TaskMessage) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([message.to_json()])], names=["message"])

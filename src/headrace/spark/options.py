@@ -1,0 +1,204 @@
+"""Spark's options, text to text, become checked settings; every error names its option and what is allowed."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from headrace._errors import ConfigurationError
+from headrace.tables.commit import DEFAULT_LOOKBACK, Rules
+from headrace.tables.fragments import FileSettings
+from headrace.tables.location import Location
+from headrace.tables.sink import SinkSettings
+from headrace.tables.upkeep import UpkeepRules
+
+T = TypeVar("T")
+
+QUERY_ID = "streamingQueryId"
+LOOKBACK = "lance.streaming.dedupe.lookback.versions"
+ON_GAP = "lance.streaming.onHistoryGap"
+ON_RESET = "lance.streaming.onCheckpointReset"
+CREATE = "createTable"
+MERGE_SCHEMA = "mergeSchema"
+OVERWRITE_SCHEMA = "overwriteSchema"
+MAX_ROWS = "maxRowsPerFile"
+MAX_BYTES = "maxBytesPerFile"
+STORAGE_VERSION = "dataStorageVersion"
+NAMESPACE = "namespace"
+TABLE_ID = "tableId"
+COMPACT_EVERY = "compactEveryEpochs"
+COMPACT_ABOVE = "compactAboveFragments"
+RETAIN_VERSIONS = "retainVersions"
+
+STORAGE_PREFIX = "storage."
+NAMESPACE_PREFIX = "namespace."
+
+KNOWN = (
+    QUERY_ID, LOOKBACK, ON_GAP, ON_RESET, CREATE, MERGE_SCHEMA, OVERWRITE_SCHEMA, MAX_ROWS, MAX_BYTES, STORAGE_VERSION,
+    NAMESPACE, TABLE_ID, COMPACT_EVERY, COMPACT_ABOVE, RETAIN_VERSIONS,
+)  # fmt: skip
+
+# Taken note of by Spark, or meaningless for a sink: a pinned version or a write mode would break a stream.
+_IGNORED = ("path", "checkpointLocation", "version", "write_mode", "queryName")
+
+# An unknown option under one of these can only be ours.
+_OUR_PREFIXES = ("lance.", "headrace.", "compact", "streaming")
+
+_LONGEST_QUERY_ID = 1024
+_MOST_LOOKBACK = 10_000
+_FEWEST_RETAINED = 10
+_STORAGE_VERSIONS = ("stable", "2.0", "2.1", "2.2", "2.3", "next", "legacy")
+
+
+class Options:
+    """Options of one reader or writer, whatever the case of their names."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+        self._require_known(options)
+
+    def _require_known(self, options: Mapping[str, str]) -> None:
+        names = {name.lower(): name for name in (*KNOWN, *_IGNORED)}
+        for name in options:
+            lowered = name.lower()
+            if lowered in names or lowered.startswith((STORAGE_PREFIX, NAMESPACE_PREFIX)):
+                continue
+            near = difflib.get_close_matches(lowered, names, 1, 0.8)
+            if near or lowered.startswith(_OUR_PREFIXES):
+                near = near or difflib.get_close_matches(lowered, names, 1, 0.0)
+                raise ConfigurationError(
+                    f"There is no option {name!r}.",
+                    hint=f"did you mean {names[near[0]]!r}? There are: {', '.join(KNOWN)}, storage.*, namespace.*.",
+                )
+
+    def text(self, name: str) -> str:
+        """The value of an option without the white space around it; empty if it was not given."""
+        return str(self._values.get(name.lower(), "")).strip()
+
+    def under(self, prefix: str) -> dict[str, str]:
+        """All options under a prefix, without it."""
+        return {
+            name.removeprefix(prefix): value
+            for name, value in self._values.items()
+            if name.startswith(prefix) and value
+        }
+
+    def choice(self, name: str, choices: Mapping[str, T], default: str) -> T:
+        """The meaning of one of a few words."""
+        value = self.text(name) or default
+        if value.lower() not in choices:
+            raise ConfigurationError(
+                f"{name} is {value!r}; it can be {_listed(choices)}.", hint=f"the default is {default}."
+            )
+        return choices[value.lower()]
+
+    def flag(self, name: str, default: bool = False) -> bool:
+        """True or false."""
+        return self.choice(name, {"true": True, "false": False}, str(default).lower())
+
+    def number(self, name: str, least: int, most: int, default: int | None = None) -> int | None:
+        """A whole number within bounds."""
+        value = self.text(name)
+        if not value:
+            return default
+        number = int(value) if value.isascii() and value.lstrip("-").isdigit() else None
+        if number is None or not least <= number <= most:
+            raise ConfigurationError(
+                f"{name} is {value!r}; it can be a whole number from {least} to {most}.",
+                hint=f"the default is {default}." if default is not None else "leave it out for no limit.",
+            )
+        return number
+
+
+def streaming(options: Mapping[str, str]) -> SinkSettings:
+    """The settings of a streaming sink.
+
+    Raises:
+        ConfigurationError: Naming the option that is missing, unknown or wrong.
+    """
+    parsed = Options(options)
+    query_id = parsed.text(QUERY_ID)
+    if not query_id:
+        raise ConfigurationError(
+            f"{QUERY_ID} is missing or blank: it is the key by which epochs that have landed are recognised.",
+            hint=f'set it to a name no other query on this table has, as in .option("{QUERY_ID}", "orders-v1").',
+        )
+    if len(query_id) > _LONGEST_QUERY_ID:
+        raise ConfigurationError(f"{QUERY_ID} has {len(query_id)} characters; {_LONGEST_QUERY_ID} are allowed.")
+    rules = Rules(
+        query_id,
+        parsed.number(LOOKBACK, 1, _MOST_LOOKBACK, DEFAULT_LOOKBACK) or DEFAULT_LOOKBACK,
+        parsed.choice(ON_GAP, {"warn": "warn", "fail": "fail"}, "warn"),
+        parsed.choice(ON_RESET, {"fail": False, "accept": True}, "fail"),
+    )
+    if parsed.text(OVERWRITE_SCHEMA):
+        raise ConfigurationError(
+            f"{OVERWRITE_SCHEMA} is for batch overwrites; a stream keeps the table's schema.",
+            hint=f"use {MERGE_SCHEMA}=true to add columns.",
+        )
+    return _settings(parsed, rules, creates=False)
+
+
+def batch(options: Mapping[str, str]) -> SinkSettings:
+    """The settings of a batch write, which makes the table if there is none.
+
+    Raises:
+        ConfigurationError: Naming the option that is unknown or wrong.
+    """
+    return _settings(Options(options), Rules(""), creates=True)
+
+
+def _settings(parsed: Options, rules: Rules, *, creates: bool) -> SinkSettings:
+    every, above = parsed.number(COMPACT_EVERY, 1, 10**9), parsed.number(COMPACT_ABOVE, 1, 10**9)
+    retained = parsed.number(RETAIN_VERSIONS, _FEWEST_RETAINED, 10**9)
+    if retained is not None and every is None and above is None:
+        raise ConfigurationError(
+            f"{RETAIN_VERSIONS} is part of upkeep, and upkeep is off.",
+            hint=f"set {COMPACT_EVERY} or {COMPACT_ABOVE} too.",
+        )
+    versions = {version: version for version in _STORAGE_VERSIONS}
+    return SinkSettings(
+        _location(parsed),
+        rules,
+        FileSettings(
+            parsed.number(MAX_ROWS, 1, 10**12),
+            parsed.number(MAX_BYTES, 1, 10**12),
+            parsed.choice(STORAGE_VERSION, versions, "stable") if parsed.text(STORAGE_VERSION) else None,
+        ),
+        parsed.flag(CREATE, creates),
+        parsed.flag(MERGE_SCHEMA),
+        parsed.flag(OVERWRITE_SCHEMA),
+        UpkeepRules(every, above, retained),
+    )
+
+
+def _location(parsed: Options) -> Location:
+    path, namespace, table = parsed.text("path"), parsed.text(NAMESPACE), parsed.text(TABLE_ID)
+    if bool(namespace) != bool(table):
+        raise ConfigurationError(
+            f"{NAMESPACE} and {TABLE_ID} go together, and only {NAMESPACE if namespace else TABLE_ID} is given.",
+            hint=f'as in .option("{NAMESPACE}", "rest").option("{TABLE_ID}", "sales.orders").',
+        )
+    if bool(path) == bool(namespace):
+        raise ConfigurationError(
+            "The table's address is given twice: as a path, and in a namespace."
+            if path
+            else "The table's address is missing: there is no path.",
+            hint=f'give the path, as in .start("s3://bucket/orders.lance"), or {NAMESPACE} and {TABLE_ID}, not both. '
+            "toTable() and INSERT INTO do not hand one over.",
+        )
+    if path.startswith("file:"):
+        path = "/" + path.removeprefix("file:").lstrip("/")
+    return Location(
+        path,
+        parsed.under(STORAGE_PREFIX),
+        namespace,
+        parsed.under(NAMESPACE_PREFIX),
+        tuple(part for part in table.split(".") if part),
+    )
+
+
+def _listed(choices: Mapping[str, Any]) -> str:
+    *most, last = choices
+    return f"{', '.join(most)} or {last}" if most else last

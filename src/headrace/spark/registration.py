@@ -1,0 +1,55 @@
+"""Makes the formats known to a Spark session."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace._errors import InvalidArgumentError, MissingExtraError
+
+_OLDEST = (4, 1)
+
+
+def register(spark: Any) -> None:
+    """Make ``format("lance")``, and the same under the name ``headrace``, known to a Spark session.
+
+    Where headrace is installed beside pyspark, Spark finds both by itself; registering is for sessions that are
+    remote or were made before.
+
+    Args:
+        spark: The ``SparkSession``.
+
+    Raises:
+        MissingExtraError: pyspark is not installed, or its data sources cannot write Arrow streams yet.
+        InvalidArgumentError: It is not a Spark session.
+    """
+    require_pyspark()
+    from headrace.spark.datasource import HeadraceDataSource, LanceDataSource
+
+    registry = getattr(spark, "dataSource", None)
+    if registry is None:
+        raise InvalidArgumentError(
+            f"register needs a SparkSession, not {type(spark).__name__}.", hint="pass the session itself."
+        )
+    registry.register(LanceDataSource)
+    registry.register(HeadraceDataSource)
+
+
+def require_pyspark(oldest: tuple[int, int] = _OLDEST) -> None:
+    """Check that pyspark is there and new enough.
+
+    Raises:
+        MissingExtraError: It is not.
+    """
+    wanted = ".".join(map(str, oldest))
+    try:
+        import pyspark
+    except ImportError:
+        raise MissingExtraError(
+            "headrace.spark needs pyspark, which is not installed.",
+            hint="install it with: pip install 'headrace[spark]'",
+        ) from None
+    if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < oldest:
+        raise MissingExtraError(
+            f'format("lance") needs Spark {wanted} or newer, and this is {pyspark.__version__}.',
+            hint="use headrace.spark.LanceSink with foreachBatch, which runs on Spark 3.5 and newer.",
+        )

@@ -1,0 +1,29 @@
+"""Which task this is, and for whom it works: what Spark tells inside one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.tables.fragments import Task
+from headrace.tables.ledger import Run
+
+RUN_ID = "spark.jobGroup.id"
+QUERY_ID = "sql.streaming.queryId"
+EPOCH_ID = "streaming.sql.batchId"
+
+
+def current_task() -> Task:
+    """The task this thread runs. Runs on executors."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    if context is None:
+        return Task(0)
+    epoch = context.getLocalProperty(EPOCH_ID)
+    return Task(context.partitionId(), run_of(context), int(epoch) if epoch else None)
+
+
+def run_of(context: Any) -> Run | None:
+    """The run that a task, or a driver's thread, belongs to; None outside of a stream."""
+    run_id, query_id = context.getLocalProperty(RUN_ID), context.getLocalProperty(QUERY_ID)
+    return Run(run_id, query_id) if run_id and query_id else None

@@ -1,0 +1,280 @@
+"""The real store: a Lance table. The one place where Lance's errors become ours."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import lance
+import pyarrow as pa
+from lance.commit import CommitConflictError as LanceConflict
+from lance.dataset import LanceDataset, LanceOperation, Transaction
+from lance.file import LanceFileSession
+from lance.fragment import FragmentMetadata
+from lance.schema import LanceSchema
+
+from headrace._errors import (
+    CommitConflictError,
+    CommitUnknownError,
+    HeadraceError,
+    LandingError,
+    StorageError,
+    TableNotFoundError,
+)
+from headrace.tables.location import Location
+from headrace.tables.message import Column
+from headrace.tables.store import Append, Change, Entry, Fence, Kind, Merge, Published, Replace
+
+_log = logging.getLogger("headrace.tables")
+
+_KINDS = {
+    LanceOperation.Append: Kind.APPEND,
+    LanceOperation.Overwrite: Kind.REPLACE,
+    LanceOperation.Restore: Kind.RESTORE,
+    LanceOperation.Project: Kind.PROJECT,
+}
+
+# Lance may try again by itself where that cannot hide a rival: an append or merge meets a rival's fence.
+_RETRIES = 20
+_STRICT = 0
+
+# Notes have one size, so that one ranged read gets them whole.
+_NOTE_BYTES = 8192
+_NOTES = "_headrace"
+
+_REQUESTS_AT_ONCE = 8
+
+
+class LanceSnapshot:
+    """A Lance table as it was when it was opened."""
+
+    def __init__(self, dataset: LanceDataset, location: Location) -> None:
+        self.dataset = dataset
+        self._location = location
+
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return int(self.dataset.version)
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The table's schema, with metadata."""
+        return self.dataset.schema
+
+    def columns(self) -> dict[int, Column]:
+        """The columns, nested ones too, by field id."""
+        return columns_of(self.dataset.lance_schema)
+
+    def columns_of_new(self, schema: pa.Schema) -> dict[int, Column]:
+        """The columns the table would have if it were made anew of ``schema``, by field id."""
+        return columns_of(LanceSchema.from_pyarrow(schema))
+
+    def entry(self, version: int) -> Entry | None:
+        """One version of the history, or None if it is no longer kept."""
+        with translated(self._location, f"reading version {version}"):
+            try:
+                transaction = self.dataset.read_transaction(version)
+            except OSError as error:
+                if _is_missing(error):
+                    return None
+                raise
+        if transaction is None:
+            return Entry(version, "", Kind.OTHER)
+        kind = _KINDS.get(type(transaction.operation), Kind.OTHER)
+        return Entry(version, transaction.uuid, kind, dict(transaction.transaction_properties or {}))
+
+    def kept_versions(self, above: int) -> list[int]:
+        """The versions that are still kept, down to but without ``above``, newest first."""
+        with translated(self._location, "listing the versions"):
+            names = _files_of(self.dataset.uri, self._location).list("_versions")
+        found = (_version_of(name.rpartition("/")[2]) for name in names)
+        return sorted((version for version in found if above < version <= self.version), reverse=True)
+
+
+class LanceStore:
+    """A Lance table that can be read and changed; it holds no handle from one call to the next."""
+
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self._uri = location.uri
+
+    def open(self, *, version: int | None = None) -> LanceSnapshot:
+        """Open the newest version afresh, or the one that is named."""
+        with translated(self.location, "opening the table"):
+            arguments = self.location.lance_arguments()
+            try:
+                dataset = lance.dataset(self.location.uri or None, version=version, **arguments)
+            except ValueError as error:
+                if not _is_missing(error):
+                    raise
+                raise TableNotFoundError(
+                    f"There is no Lance table at {self.location}.",
+                    hint="create it first, or set createTable=true.",
+                ) from None
+        self._uri = dataset.uri
+        return LanceSnapshot(dataset, self.location)
+
+    def publish(self, change: Change, *, read_version: int, properties: Mapping[str, str]) -> Published:
+        """Make one new version, and find out what became of it if the answer does not come."""
+        transaction = self._transaction(change, read_version, dict(properties))
+        try:
+            dataset = LanceDataset.commit(
+                self._uri,
+                transaction,
+                max_retries=_STRICT if isinstance(change, Replace) else _RETRIES,
+                **self.location.lance_arguments(),
+            )
+        except LanceConflict as error:
+            raise CommitConflictError(
+                f"The commit to {self.location} met a concurrent change: {self._said(error)}",
+                retryable=bool(error.retryable) or isinstance(change, Replace),
+                hint="the epoch has not landed; restart the query, which sends it again.",
+            ) from self.location.cause(error)
+        except (OSError, ValueError, RuntimeError) as error:
+            return self._find_out(transaction.uuid, read_version, error)
+        return Published(int(dataset.version), transaction.uuid)
+
+    def _transaction(self, change: Change, read_version: int, properties: dict[str, str]) -> Transaction:
+        if isinstance(change, Merge):
+            merge: Transaction = change.transaction
+            return Transaction(merge.read_version, merge.operation, merge.uuid, properties)
+        if isinstance(change, Fence):
+            operation: Any = LanceOperation.Project(self.open(version=read_version).dataset.lance_schema)
+        elif isinstance(change, Append):
+            operation = LanceOperation.Append(_fragments(change.fragments))
+        else:
+            operation = LanceOperation.Overwrite(change.schema, _fragments(change.fragments))
+        return Transaction(read_version, operation, transaction_properties=properties)
+
+    def _find_out(self, uuid: str, read_version: int, error: Exception) -> Published:
+        try:
+            snapshot = self.open()
+            for version in range(snapshot.version, read_version, -1):
+                entry = snapshot.entry(version)
+                if entry is not None and entry.uuid == uuid:
+                    _log.warning("A commit to %s landed as version %d although it failed.", self.location, version)
+                    return Published(version, uuid)
+        except HeadraceError as second:
+            raise CommitUnknownError(
+                f"A commit to {self.location} failed and it is not known whether it landed: {self._said(error)}; "
+                f"and then: {second}",
+                hint="restart the query, which looks before it commits.",
+            ) from self.location.cause(error)
+        if _is_missing(error) and snapshot.version > read_version:
+            raise CommitConflictError(
+                f"Version {read_version} of {self.location} was cleaned up during a commit.", retryable=True
+            ) from None
+        raise StorageError(
+            f"A commit to {self.location} failed, and the table shows no trace of it: {self._said(error)}",
+            hint="see to the cause and restart the query, which sends the epoch again.",
+        ) from self.location.cause(error)
+
+    def missing_files(self, files: Sequence[str]) -> list[str]:
+        """Those of the data files that are not there."""
+        with translated(self.location, "looking for data files"):
+            session = _files_of(self._uri, self.location)
+            return [
+                file for file, is_there in _each(lambda file: session.contains(f"data/{file}"), files) if not is_there
+            ]
+
+    def delete_files(self, files: Sequence[str]) -> None:
+        """Remove data files, as far as possible."""
+        session = _files_of(self._uri, self.location)
+
+        def delete(file: str) -> None:
+            with contextlib.suppress(OSError, ValueError, RuntimeError):
+                session.delete_file(f"data/{file}")
+
+        _each(delete, files)
+
+    def read_note(self, name: str) -> str | None:
+        """A small text kept beside the table, or None."""
+        with translated(self.location, "reading a note"):
+            try:
+                content = _files_of(self._uri, self.location).read_range(f"{_NOTES}/{name}", 0, _NOTE_BYTES)
+            except OSError as error:
+                if _is_missing(error):
+                    return None
+                raise
+        return bytes(content).decode().rstrip()
+
+    def write_note(self, name: str, text: str) -> None:
+        """Keep a small text beside the table, where cleanup does not reach it."""
+        content = text.encode()
+        if len(content) > _NOTE_BYTES:
+            raise LandingError(f"A note of {len(content)} bytes is larger than {_NOTE_BYTES}.")
+        with translated(self.location, "writing a note"), tempfile.NamedTemporaryFile() as file:
+            file.write(content.ljust(_NOTE_BYTES))
+            file.flush()
+            _files_of(self._uri, self.location).upload_file(file.name, f"{_NOTES}/{name}")
+
+    def _said(self, error: BaseException) -> str:
+        return _without_source_lines(self.location.redact(str(error)))
+
+
+def columns_of(schema: Any) -> dict[int, Column]:
+    """The columns of a Lance schema, nested ones too, by field id."""
+    columns: dict[int, Column] = {}
+
+    def walk(field: Any, path: str) -> None:
+        name, children, arrow = f"{path}{field.name()}", field.children(), field.to_arrow()
+        kind = str(arrow.type) if not children else type(arrow.type).__name__
+        columns[field.id()] = Column(name, kind, bool(arrow.nullable))
+        for child in children:
+            walk(child, f"{name}.")
+
+    for field in schema.fields():
+        walk(field, "")
+    return columns
+
+
+def _fragments(values: Sequence[Mapping[str, Any]]) -> list[FragmentMetadata]:
+    return [FragmentMetadata.from_json(json.dumps(value)) for value in values]
+
+
+def _files_of(uri: str, location: Location) -> LanceFileSession:
+    return LanceFileSession(uri, **location.lance_arguments())
+
+
+def _each(call: Any, files: Sequence[str]) -> list[tuple[str, Any]]:
+    if len(files) <= 1:
+        return [(file, call(file)) for file in files]
+    with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE, len(files))) as pool:
+        return list(zip(files, pool.map(call, files), strict=True))
+
+
+def _version_of(name: str) -> int:
+    """The version a manifest's file name stands for: counted up, or down from the largest 64-bit number."""
+    stem, _, suffix = name.partition(".")
+    if suffix != "manifest" or not stem.isdecimal():
+        return 0
+    number = int(stem)
+    return 2**64 - 1 - number if number >= 2**63 else number
+
+
+def _is_missing(error: BaseException) -> bool:
+    text = str(error)
+    return "was not found" in text or "Not found" in text
+
+
+def _without_source_lines(text: str) -> str:
+    """Lance's message without the places in its source where it came by."""
+    return ", ".join(part for part in text.split(", ") if ".rs:" not in part)
+
+
+@contextlib.contextmanager
+def translated(location: Location, doing: str) -> Iterator[None]:
+    """Turn what Lance raises inside into our errors."""
+    try:
+        yield
+    except HeadraceError:
+        raise
+    except (OSError, ValueError, RuntimeError) as error:
+        said = _without_source_lines(location.redact(str(error)))
+        raise StorageError(f"{doing[:1].upper()}{doing[1:]} of {location} failed: {said}") from location.cause(error)

@@ -1,0 +1,172 @@
+"""The ledger: which epochs of a query have landed, written in the table's own transactions.
+
+Pure values and one pure decision. An epoch is in the table exactly when a transaction stamped with its key
+``(query_id, epoch)`` is; epochs of one query land in order, so the newest stamp of a query decides about all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from headrace._errors import CheckpointResetError, FencedError, LandingError
+from headrace._version import __version__
+
+# The two keys that other tools rely on. They are never renamed, and only an epoch's own transaction has them.
+QUERY_ID = "lance.streaming.queryId"
+EPOCH_ID = "lance.streaming.epochId"
+
+FENCE = "headrace.fence.queryId"
+LAST_EPOCH = "headrace.fence.lastEpochId"
+RUN_ID = "headrace.runId"
+CHECKPOINT = "headrace.sparkQueryId"
+SUPERSEDED = "headrace.supersededRuns"
+MODE = "headrace.mode"
+ROWS = "headrace.rows"
+FILES = "headrace.files"
+WRITER = "headrace.version"
+
+# No epoch has landed yet.
+NONE_LANDED = -1
+
+# A run that was taken over from is recognised by this many later runs, each by the first letters of its id.
+_REMEMBERED_RUNS = 16
+_SHORT_ID = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a query, from start to stop.
+
+    Attributes:
+        id: Spark's run id, new with every start.
+        checkpoint: Spark's query id, which stays the same as long as the checkpoint does; empty if not known.
+    """
+
+    id: str
+    checkpoint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Stamp:
+    """What a transaction says of a query.
+
+    Attributes:
+        query_id: The query's key, verbatim.
+        epoch: The epoch that landed; for a fence, the newest that had landed before it.
+        run: Id of the run that wrote it; empty if another tool did.
+        checkpoint: The run's checkpoint; empty if not known.
+        superseded: Runs that were taken over from, newest first, shortened.
+        is_fence: Whether it marks a take-over instead of rows.
+    """
+
+    query_id: str
+    epoch: int
+    run: str = ""
+    checkpoint: str = ""
+    superseded: tuple[str, ...] = ()
+    is_fence: bool = False
+
+    def properties(self, *, mode: str = "", rows: int | None = None, files: int | None = None) -> dict[str, str]:
+        """The stamp as a transaction's properties, with what a reader of the history wants to know beside it."""
+        key = (
+            {FENCE: self.query_id, LAST_EPOCH: str(self.epoch)}
+            if self.is_fence
+            else {QUERY_ID: self.query_id, EPOCH_ID: str(self.epoch)}
+        )
+        more = {
+            RUN_ID: self.run,
+            CHECKPOINT: self.checkpoint,
+            SUPERSEDED: ",".join(self.superseded),
+            MODE: mode,
+            ROWS: "" if rows is None else str(rows),
+            FILES: "" if files is None else str(files),
+            WRITER: __version__,
+        }
+        return key | {name: value for name, value in more.items() if value}
+
+
+def stamp_of(properties: Mapping[str, str], query_id: str) -> Stamp | None:
+    """The stamp of one query in a transaction's properties, or None.
+
+    Raises:
+        LandingError: The transaction is the query's, and its epoch is not a number.
+    """
+    is_fence = properties.get(FENCE) == query_id
+    if not is_fence and properties.get(QUERY_ID) != query_id:
+        return None
+    written = properties.get(LAST_EPOCH if is_fence else EPOCH_ID, "")
+    try:
+        epoch = int(written)
+    except ValueError:
+        raise LandingError(
+            f"A transaction of query {query_id!r} has the epoch {written!r}, which is not a number.",
+            hint="something else stamps its transactions with this query's id: choose a new streamingQueryId.",
+        ) from None
+    return Stamp(
+        query_id,
+        epoch,
+        properties.get(RUN_ID, ""),
+        properties.get(CHECKPOINT, ""),
+        tuple(filter(None, properties.get(SUPERSEDED, "").split(","))),
+        is_fence,
+    )
+
+
+class Decision(Enum):
+    """What to do with an epoch."""
+
+    SKIP = "it has landed before"
+    COMMIT = "commit it"
+    TAKE_OVER = "take over from the run before, then commit it"
+
+
+def decide(
+    newest: Stamp | None, epoch: int, run: Run, *, is_established: bool = False, accepts_reset: bool = False
+) -> Decision:
+    """Decide about one epoch from the newest stamp of its query.
+
+    Args:
+        newest: The newest stamp of the query in the table, or None if there is none.
+        epoch: The epoch to be landed.
+        run: The run that asks.
+        is_established: Whether this run is known to have stamped the table before.
+        accepts_reset: Whether the user has said that a new checkpoint may continue under the old id.
+
+    Raises:
+        FencedError: Another run has taken over from this one.
+        CheckpointResetError: The newest stamp is of another checkpoint.
+    """
+    if newest is None:
+        return Decision.TAKE_OVER
+    if newest.run == run.id:
+        return Decision.SKIP if epoch <= newest.epoch else Decision.COMMIT
+    if is_established or run.id[:_SHORT_ID] in newest.superseded:
+        raise FencedError(
+            f"Run {run.id} of query {newest.query_id!r} was stopped before epoch {epoch}: run "
+            f"{newest.run or '(unknown)'} has taken over and landed epoch {newest.epoch}. Nothing was lost or doubled.",
+            hint="two drivers run the same query; leave it to the newer one, or give each its own streamingQueryId.",
+        )
+    if newest.checkpoint and run.checkpoint and newest.checkpoint != run.checkpoint:
+        if accepts_reset:
+            return Decision.TAKE_OVER
+        raise CheckpointResetError(
+            f"Query {newest.query_id!r} comes with epoch {epoch} of checkpoint {run.checkpoint}, but what it has "
+            f"landed so far, up to epoch {newest.epoch}, came from checkpoint {newest.checkpoint}. Its epochs would be "
+            f"taken for landed, or its rows land twice. Nothing was changed.",
+            hint="if the checkpoint was reset on purpose, choose a new streamingQueryId, or set "
+            "lance.streaming.onCheckpointReset=accept to land this checkpoint's epochs as new rows.",
+        )
+    return Decision.SKIP if epoch <= newest.epoch else Decision.TAKE_OVER
+
+
+def next_stamp(newest: Stamp | None, query_id: str, epoch: int, run: Run, *, is_fence: bool = False) -> Stamp:
+    """The stamp that follows ``newest``: it remembers the runs that were taken over from."""
+    superseded: tuple[str, ...] = ()
+    if newest is not None:
+        superseded = newest.superseded
+        if newest.run and newest.run != run.id:
+            short = newest.run[:_SHORT_ID]
+            superseded = (short, *(other for other in superseded if other != short))[:_REMEMBERED_RUNS]
+    return Stamp(query_id, epoch, run.id, run.checkpoint, superseded, is_fence)

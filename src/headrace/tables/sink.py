@@ -1,0 +1,136 @@
+"""A query's sink without Spark: a table, the commit protocol, what this process remembers, and upkeep, together."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import pyarrow as pa
+
+from headrace._errors import CommitUnknownError, HeadraceError, StorageError
+from headrace.tables import creation
+from headrace.tables.commit import Landing, Memory, Outcome, Rules, land_once
+from headrace.tables.fragments import FileSettings
+from headrace.tables.lance_store import LanceSnapshot, LanceStore
+from headrace.tables.ledger import Run
+from headrace.tables.location import Location
+from headrace.tables.message import TaskMessage
+from headrace.tables.payload import Payload
+from headrace.tables.upkeep import Upkeep, UpkeepRules
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+_log = logging.getLogger("headrace.tables")
+
+_MOST_REMEMBERED = 256
+
+upkeep = Upkeep()
+
+_memories: OrderedDict[tuple[Location, str, str], Memory] = OrderedDict()
+_doubtful: OrderedDict[tuple[Location, str, int], None] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class SinkSettings:
+    """Everything a sink was told; it pickles, and prints no secret.
+
+    Attributes:
+        location: The table.
+        rules: What decides about replays; without a query id for a batch write.
+        files: How data files are cut.
+        creates_table: Whether to make a table that is not there.
+        merges_schema: Whether to add columns the table does not have.
+        replaces_schema: Whether a batch overwrite brings its own schema.
+        upkeep: When to compact.
+    """
+
+    location: Location
+    rules: Rules
+    files: FileSettings = field(default_factory=FileSettings)
+    creates_table: bool = False
+    merges_schema: bool = False
+    replaces_schema: bool = False
+    upkeep: UpkeepRules = field(default_factory=UpkeepRules)
+
+
+class Sink:
+    """Lands the epochs of one query."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self.settings = settings
+        self.store = LanceStore(settings.location)
+
+    def prepare(self, schema: pa.Schema, *, fills: bool = True) -> LanceSnapshot:
+        """Before rows are written: make the table or its new columns if told to, and see that the rows fit.
+
+        Raises:
+            TableNotFoundError: There is no table.
+            SchemaMismatchError: The rows do not fit.
+        """
+        settings = self.settings
+        snapshot = creation.open_or_create(self.store, schema, creates=settings.creates_table, settings=settings.files)
+        if settings.replaces_schema:
+            return snapshot
+        return creation.require_fit(self.store, snapshot, schema, merges=settings.merges_schema, fills=fills)
+
+    def landing(self, run: Run | None) -> Landing:
+        """The commit protocol for one run."""
+        return Landing(self.store, self.settings.rules, run, self._memory(run))
+
+    def may_be_replay(self, run: Run) -> bool:
+        """Whether the next epoch of the run may have landed before: only its first can."""
+        return self._memory(run).last is None
+
+    def land(self, epoch: int, run: Run | None, payload: Payload) -> Outcome:
+        """Land one epoch; see `Landing.land`."""
+        location = self.settings.location
+        try:
+            outcome = self.landing(run).land(epoch, payload)
+        except (CommitUnknownError, StorageError):
+            _remember(_doubtful, (location, self.settings.rules.query_id, epoch), None)
+            raise
+        if outcome.version is not None:
+            upkeep.after_commit(location, self.settings.upkeep, epoch)
+        return outcome
+
+    def land_batch(self, payload: Payload) -> Outcome:
+        """Commit what a batch job wrote; see `land_once`."""
+        try:
+            return land_once(self.store, payload)
+        except (CommitUnknownError, StorageError):
+            _remember(_doubtful, (self.settings.location, "", 0), None)
+            raise
+
+    def discard(self, messages: Sequence[TaskMessage], epoch: int = 0) -> None:
+        """Remove the files of an epoch that failed. Never raises, and never touches what may have landed."""
+        location, query_id = self.settings.location, self.settings.rules.query_id
+        files = [file for message in messages for file in message.files]
+        if not files or (location, query_id, epoch) in _doubtful:
+            return
+        try:
+            known = _files_of(self.store.open())
+            self.store.delete_files([file for file in files if file not in known])
+        except HeadraceError as error:
+            _log.warning("Files of a failed epoch of %s stay until cleanup finds them: %s", location, error)
+
+    def _memory(self, run: Run | None) -> Memory:
+        if run is None:
+            return Memory()
+        key = (self.settings.location, self.settings.rules.query_id, run.id)
+        return _remember(_memories, key, _memories.get(key) or Memory())
+
+
+def _files_of(snapshot: LanceSnapshot) -> set[str]:
+    return {file.path for fragment in snapshot.dataset.get_fragments() for file in fragment.data_files()}
+
+
+def _remember(memory: OrderedDict[Key, Value], key: Key, value: Value) -> Value:
+    memory[key] = value
+    memory.move_to_end(key)
+    while len(memory) > _MOST_REMEMBERED:
+        memory.popitem(last=False)
+    return value

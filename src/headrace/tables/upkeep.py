@@ -1,0 +1,135 @@
+"""Upkeep: small files are put together and old versions removed while a stream goes on.
+
+It runs on a thread of its own after a commit, one at a time for a table, and a bounded amount of it. It cannot
+disturb the ledger: compaction is a version like any other writer's, and landed epochs are known from the bookmark
+when their versions are gone. If it fails, it is logged, and tried again when it is next due.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import threading
+from dataclasses import dataclass
+
+from headrace._errors import HeadraceError
+from headrace.tables.lance_store import LanceStore, translated
+from headrace.tables.location import Location
+
+_log = logging.getLogger("headrace.tables")
+
+# What one round may read and write anew.
+_MOST_FRAGMENTS = 5_000
+_MOST_ROWS = 20_000_000
+_MOST_BYTES = 4 * 1024**3
+
+# A run that ends with the round still going waits for it this long.
+_PATIENCE_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class UpkeepRules:
+    """When upkeep is due, and what it does.
+
+    Attributes:
+        every_epochs: Compact after every so many epochs; None for not by epochs.
+        above_fragments: Compact when the table has more fragments than this; None for not by fragments.
+        retain_versions: After compacting, keep this many versions; None to keep all.
+    """
+
+    every_epochs: int | None = None
+    above_fragments: int | None = None
+    retain_versions: int | None = None
+
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is any upkeep to do, ever."""
+        return self.every_epochs is not None or self.above_fragments is not None
+
+    def is_due(self, epoch: int, fragments: int) -> bool:
+        """Whether it is to be done after an epoch."""
+        by_epochs = self.every_epochs is not None and (epoch + 1) % self.every_epochs == 0
+        return by_epochs or (self.above_fragments is not None and fragments > self.above_fragments)
+
+
+class Upkeep:
+    """The upkeep of tables by this process."""
+
+    def __init__(self) -> None:
+        self._running: dict[Location, threading.Thread] = {}
+        self._lock = threading.Lock()
+        atexit.register(self.wait, _PATIENCE_SECONDS)
+
+    def after_commit(self, location: Location, rules: UpkeepRules, epoch: int) -> None:
+        """Begin a round if one is due and none is going on; returns at once."""
+        if not rules.is_wanted:
+            return
+        with self._lock:
+            current = self._running.get(location)
+            if current is not None and current.is_alive():
+                return
+            thread = threading.Thread(
+                target=self._round, args=(location, rules, epoch), name="headrace-upkeep", daemon=True
+            )
+            self._running[location] = thread
+            thread.start()
+
+    def wait(self, seconds: float | None = None) -> None:
+        """Wait until no round is going on, or for so long."""
+        with self._lock:
+            threads = list(self._running.values())
+        for thread in threads:
+            thread.join(seconds)
+
+    @staticmethod
+    def _round(location: Location, rules: UpkeepRules, epoch: int) -> None:
+        try:
+            if rules.is_due(epoch, fragment_count(location)):
+                compact(location)
+                if rules.retain_versions is not None:
+                    clean(location, rules.retain_versions)
+        except HeadraceError as error:
+            _log.warning(
+                "Upkeep of %s after epoch %d was not done, and is tried again later: %s", location, epoch, error
+            )
+
+
+def fragment_count(location: Location) -> int:
+    """How many fragments the table has."""
+    with translated(location, "counting fragments"):
+        return len(LanceStore(location).open().dataset.get_fragments())
+
+
+def compact(location: Location) -> int:
+    """Put small fragments together, a bounded number of them.
+
+    Returns:
+        How many fragments there are less.
+
+    Raises:
+        StorageError: A file cannot be read or written, or another writer changed the same rows.
+    """
+    dataset = LanceStore(location).open().dataset
+    with translated(location, "compacting"):
+        metrics = dataset.optimize.compact_files(
+            max_source_fragments=_MOST_FRAGMENTS,
+            max_source_rows=_MOST_ROWS,
+            max_source_bytes=_MOST_BYTES,
+            num_threads=1,
+        )
+    return int(metrics.fragments_removed - metrics.fragments_added)
+
+
+def clean(location: Location, retain_versions: int) -> int:
+    """Remove old versions, and the files only they need; tagged ones stay, and files no version knows yet.
+
+    Returns:
+        How many versions were removed.
+
+    Raises:
+        StorageError: A file cannot be removed.
+    """
+    dataset = LanceStore(location).open().dataset
+    with translated(location, "removing old versions"):
+        stats = dataset.cleanup_old_versions(retain_versions=retain_versions, error_if_tagged_old_versions=False)
+    return int(stats.old_versions)

@@ -1,0 +1,27 @@
+"""Found by Spark by its name: makes ``format("lance")`` known without a call. Loads nothing until it is used."""
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource
+
+
+class DefaultSource(DataSource):
+    """``format("lance")``, loaded on first use."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "lance"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> Any:
+        """See `headrace.spark.datasource.LanceDataSource.streamWriter`."""
+        return self._source().streamWriter(schema, overwrite)
+
+    def writer(self, schema: Any, overwrite: bool) -> Any:
+        """See `headrace.spark.datasource.LanceDataSource.writer`."""
+        return self._source().writer(schema, overwrite)
+
+    def _source(self) -> Any:
+        from headrace.spark.datasource import LanceDataSource
+
+        return LanceDataSource(self.options)
