@@ -48,6 +48,12 @@ def noted(source: StreamInput, spark: SparkSession, tmp_path: Path) -> Noted:
     return Noted(source, spark, tmp_path / "checkpoint")
 
 
+def test_all_that_needs_spark_runs_in_one_worker(request: pytest.FixtureRequest, spark: SparkSession) -> None:
+    """A group that is not heeded would show as slowness only."""
+    if getattr(request.config.option, "loadgroup", False):  # set in a worker, by xdist
+        assert request.node.nodeid.endswith("@spark")
+
+
 def test_each_file_is_an_epoch_in_the_order_written(source: StreamInput, noted: Noted, tmp_path: Path) -> None:
     assert noted.run() == [(0, [0, 1]), (1, [10, 11]), (2, [20, 21])]
     assert committed(tmp_path / "checkpoint") == [0, 1, 2]

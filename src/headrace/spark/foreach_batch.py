@@ -2,29 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import uuid
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
-from headrace._errors import HeadraceError, InvalidArgumentError, MissingExtraError
+from headrace._errors import InvalidArgumentError
 from headrace.spark import options as names
 from headrace.spark.registration import require_pyspark
-from headrace.spark.schema import arrow_schema
-from headrace.spark.task import current_task, run_of
-from headrace.tables import creation, upsert
-from headrace.tables.fragments import write_rows, write_staged
-from headrace.tables.lance_store import LanceSnapshot
+from headrace.spark.task import run_of
 from headrace.tables.ledger import Run
-from headrace.tables.location import Location
-from headrace.tables.message import TaskMessage
-from headrace.tables.payload import Result, Rows
-from headrace.tables.sink import Sink, SinkSettings
-
-_log = logging.getLogger("headrace.spark")
 
 _MODES = ("append", "complete", "update", "upsert")
 
@@ -132,35 +118,9 @@ class LanceSink:
             StorageError: The table cannot be read or written.
         """
         require_pyspark((3, 5))
-        sink = Sink(self._settings)
-        run = self._run(df)
-        rows = arrow_schema(df.schema)
-        snapshot = sink.prepare(rows, fills=self._mode != "upsert")
-        if sink.may_be_replay(run) and sink.landing(run).has_landed(epoch_id):
-            _log.info("Epoch %d of query %r has landed before.", epoch_id, self._settings.rules.query_id)
-            return
-        if self._mode == "upsert":
-            self._upsert(sink, snapshot, df, epoch_id, run)
-            return
-        replaces = self._mode == "complete"
-        messages = _run_tasks(df, _write(self._settings, replaces))
-        try:
-            sink.land(epoch_id, run, Result(messages) if replaces else Rows(messages))
-        except HeadraceError:
-            sink.discard(messages, epoch_id)
-            raise
+        from headrace.spark.epoch import Epoch
 
-    def _upsert(self, sink: Sink, snapshot: LanceSnapshot, df: Any, epoch: int, run: Run) -> None:
-        creation.require_keys(snapshot.schema, self._keys)
-        location = self._settings.location
-        staging = upsert.staging_for(snapshot, location, self._settings.rules.query_id)
-        try:
-            # One task sees all rows of a key, and can tell whether it is there twice.
-            rows = df.repartition(*(df[f"`{key}`"] for key in self._keys))
-            messages = _run_tasks(rows, _stage(self._settings, staging, self._keys))
-            sink.land(epoch, run, upsert.staged_rows(messages, snapshot.schema, staging, location, self._keys))
-        finally:
-            upsert.remove_staging(staging)
+        Epoch(self._settings, self._mode, self._keys, self._run(df), epoch_id).land(df)
 
     def _run(self, df: Any) -> Run:
         """The run Spark says this is; where it does not say (a direct call, Spark Connect), this object is the run."""
@@ -169,41 +129,3 @@ class LanceSink:
         except Exception:  # noqa: BLE001 - each kind of session refuses in its own way
             found = None
         return found or Run(self._run_id)
-
-
-Tasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-def _run_tasks(df: Any, tasks: Tasks) -> list[TaskMessage]:
-    """Let executors write, and collect what they report; no row comes back."""
-    with warnings.catch_warnings():
-        # mapInArrow looks for pandas, which it does not use, and warns about its version.
-        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-        try:
-            reports = df.mapInArrow(tasks, "message string")
-        except ImportError as error:
-            raise MissingExtraError(
-                "LanceSink needs pandas: Spark's mapInArrow asks for it.",
-                hint="install it with: pip install 'headrace[spark]'",
-            ) from error
-    return [TaskMessage.from_json(row[0]) for row in reports.collect()]
-
-
-def _write(settings: SinkSettings, replaces: bool) -> Tasks:
-    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield _report(
-            write_rows(batches, settings.location, current_task(), settings=settings.files, replacing=replaces)
-        )
-
-    return write
-
-
-def _stage(settings: SinkSettings, staging: Location, keys: tuple[str, ...]) -> Tasks:
-    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield _report(write_staged(batches, settings.location, staging, current_task(), keys))
-
-    return stage
-
-
-def _report(message: TaskMessage) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([message.to_json()])], names=["message"])

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from headrace._errors import ConfigurationError
-from headrace.tables.commit import DEFAULT_LOOKBACK, Rules
-from headrace.tables.fragments import FileSettings
 from headrace.tables.location import Location
-from headrace.tables.sink import SinkSettings
-from headrace.tables.upkeep import UpkeepRules
+from headrace.tables.settings import DEFAULT_LOOKBACK, FileSettings, Rules, SinkSettings, UpkeepRules
 
 T = TypeVar("T")
 
@@ -102,7 +100,7 @@ class Options:
         value = self.text(name)
         if not value:
             return default
-        number = int(value) if value.isascii() and value.lstrip("-").isdigit() else None
+        number = int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else None
         if number is None or not least <= number <= most:
             raise ConfigurationError(
                 f"{name} is {value!r}; it can be a whole number from {least} to {most}.",

@@ -16,7 +16,8 @@ from headrace.tables.fragments import write_rows
 from headrace.tables.ledger import Run
 from headrace.tables.message import TaskMessage
 from headrace.tables.payload import Payload, Result, Rows
-from headrace.tables.sink import Sink, SinkSettings
+from headrace.tables.settings import SinkSettings
+from headrace.tables.sink import Sink
 
 
 @dataclass

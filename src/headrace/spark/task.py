@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.tables.fragments import Task
-from headrace.tables.ledger import Run
+from headrace.tables.ledger import Run, Task
 
 RUN_ID = "spark.jobGroup.id"
 QUERY_ID = "sql.streaming.queryId"

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from headrace._errors import SchemaMismatchError, StorageError, TableNotFoundError
 from headrace.tables.align import Alignment
-from headrace.tables.fragments import FileSettings
 from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
+from headrace.tables.settings import FileSettings
 
 _log = logging.getLogger("headrace.tables")
 

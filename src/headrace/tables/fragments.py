@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -16,42 +15,10 @@ from lance.schema import LanceSchema
 from headrace._errors import SchemaMismatchError, StorageError
 from headrace.tables.align import Alignment
 from headrace.tables.lance_store import LanceStore, columns_of
-from headrace.tables.ledger import Run
+from headrace.tables.ledger import Task
 from headrace.tables.location import Location
 from headrace.tables.message import TaskMessage
-
-
-@dataclass(frozen=True, slots=True)
-class FileSettings:
-    """How data files are cut; None leaves it to Lance.
-
-    Attributes:
-        max_rows: Rows after which a new file is begun.
-        max_bytes: Bytes after which a new file is begun, roughly.
-        storage_version: Lance's file format version; for appends, the table's own holds.
-    """
-
-    max_rows: int | None = None
-    max_bytes: int | None = None
-    storage_version: str | None = None
-
-    def arguments(self) -> dict[str, Any]:
-        """As Lance's writer wants them."""
-        named = {
-            "max_rows_per_file": self.max_rows,
-            "max_bytes_per_file": self.max_bytes,
-            "data_storage_version": self.storage_version,
-        }
-        return {name: value for name, value in named.items() if value is not None}
-
-
-@dataclass(frozen=True, slots=True)
-class Task:
-    """Which task writes: its partition, and whose rows they are."""
-
-    partition: int
-    run: Run | None = None
-    epoch: int | None = None
+from headrace.tables.settings import FileSettings
 
 
 def write_rows(

@@ -87,7 +87,8 @@ class LanceSnapshot:
         if transaction is None:
             return Entry(version, "", Kind.OTHER)
         kind = _KINDS.get(type(transaction.operation), Kind.OTHER)
-        return Entry(version, transaction.uuid, kind, dict(transaction.transaction_properties or {}))
+        properties = dict(transaction.transaction_properties or {})
+        return Entry(version, transaction.uuid, kind, properties, transaction.read_version)
 
     def kept_versions(self, above: int) -> list[int]:
         """The versions that are still kept, down to but without ``above``, newest first."""

@@ -49,6 +49,15 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Task:
+    """Which task writes: its partition, and whose rows they are."""
+
+    partition: int
+    run: Run | None = None
+    epoch: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Stamp:
     """What a transaction says of a query.
 

@@ -33,6 +33,10 @@ class Payload(Protocol):
         """Whether it can be committed on an older version than the newest."""
 
     @property
+    def is_replacement(self) -> bool:
+        """Whether it replaces all rows of the table."""
+
+    @property
     def rows(self) -> int:
         """Rows the epoch brings."""
 
@@ -45,6 +49,13 @@ class Payload(Protocol):
 
         Raises:
             LandingError, SchemaMismatchError: It cannot.
+        """
+
+    def require_fit(self, snapshot: Snapshot) -> None:
+        """Check, after it has landed on top of other changes, that those left the columns as they were.
+
+        Raises:
+            SchemaMismatchError: They did not.
         """
 
 
@@ -87,6 +98,7 @@ class Rows(_Written):
     mode = "append"
     is_fenced = True
     may_rebase = True
+    is_replacement = False
 
     @property
     def is_nothing(self) -> bool:
@@ -97,6 +109,11 @@ class Rows(_Written):
         """An append of the rows."""
         self._require(store, snapshot.columns())
         return Append(self.fragments)
+
+    def require_fit(self, snapshot: Snapshot) -> None:
+        """Check that the columns are still what they were."""
+        for message in self.messages:
+            require_columns_fit(message.columns or {}, snapshot.columns(), has_rows=bool(message.rows))
 
 
 @dataclass(frozen=True)
@@ -113,12 +130,16 @@ class Result(_Written):
     is_nothing = False
     is_fenced = False
     may_rebase = False
+    is_replacement = True
 
     def change(self, snapshot: Snapshot, store: Store) -> Replace:
         """A replacement of the table's rows."""
         schema = self.schema or snapshot.schema
         self._require(store, snapshot.columns_of_new(schema))
         return Replace(schema, self.fragments)
+
+    def require_fit(self, snapshot: Snapshot) -> None:
+        """Nothing can have come between."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +157,7 @@ class Upserts:
     mode = "upsert"
     is_fenced = True
     may_rebase = False
+    is_replacement = False
     files: tuple[str, ...] = ()
 
     @property
@@ -146,6 +168,9 @@ class Upserts:
     def change(self, snapshot: Snapshot, store: Store) -> Merge:
         """The merge."""
         return self.merge(snapshot)
+
+    def require_fit(self, snapshot: Snapshot) -> None:
+        """Lance does not merge on top of a change of columns."""
 
 
 def require_columns_fit(written: Mapping[int, Column], table: Mapping[int, Column], *, has_rows: bool) -> None:

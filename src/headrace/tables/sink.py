@@ -5,21 +5,21 @@ from __future__ import annotations
 import logging
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 import pyarrow as pa
 
 from headrace._errors import CommitUnknownError, HeadraceError, StorageError
 from headrace.tables import creation
-from headrace.tables.commit import Landing, Memory, Outcome, Rules, land_once
-from headrace.tables.fragments import FileSettings
+from headrace.tables.commit import Landing, Outcome, land_once
+from headrace.tables.history import Memory
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
 from headrace.tables.ledger import Run
 from headrace.tables.location import Location
 from headrace.tables.message import TaskMessage
 from headrace.tables.payload import Payload
-from headrace.tables.upkeep import Upkeep, UpkeepRules
+from headrace.tables.settings import SinkSettings
+from headrace.tables.upkeep import Upkeep
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -32,29 +32,6 @@ upkeep = Upkeep()
 
 _memories: OrderedDict[tuple[Location, str, str], Memory] = OrderedDict()
 _doubtful: OrderedDict[tuple[Location, str, int], None] = OrderedDict()
-
-
-@dataclass(frozen=True, slots=True)
-class SinkSettings:
-    """Everything a sink was told; it pickles, and prints no secret.
-
-    Attributes:
-        location: The table.
-        rules: What decides about replays; without a query id for a batch write.
-        files: How data files are cut.
-        creates_table: Whether to make a table that is not there.
-        merges_schema: Whether to add columns the table does not have.
-        replaces_schema: Whether a batch overwrite brings its own schema.
-        upkeep: When to compact.
-    """
-
-    location: Location
-    rules: Rules
-    files: FileSettings = field(default_factory=FileSettings)
-    creates_table: bool = False
-    merges_schema: bool = False
-    replaces_schema: bool = False
-    upkeep: UpkeepRules = field(default_factory=UpkeepRules)
 
 
 class Sink:

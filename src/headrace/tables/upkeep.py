@@ -10,11 +10,11 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
-from dataclasses import dataclass
 
 from headrace._errors import HeadraceError
 from headrace.tables.lance_store import LanceStore, translated
 from headrace.tables.location import Location
+from headrace.tables.settings import UpkeepRules
 
 _log = logging.getLogger("headrace.tables")
 
@@ -27,31 +27,6 @@ _MOST_BYTES = 4 * 1024**3
 _PATIENCE_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class UpkeepRules:
-    """When upkeep is due, and what it does.
-
-    Attributes:
-        every_epochs: Compact after every so many epochs; None for not by epochs.
-        above_fragments: Compact when the table has more fragments than this; None for not by fragments.
-        retain_versions: After compacting, keep this many versions; None to keep all.
-    """
-
-    every_epochs: int | None = None
-    above_fragments: int | None = None
-    retain_versions: int | None = None
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether there is any upkeep to do, ever."""
-        return self.every_epochs is not None or self.above_fragments is not None
-
-    def is_due(self, epoch: int, fragments: int) -> bool:
-        """Whether it is to be done after an epoch."""
-        by_epochs = self.every_epochs is not None and (epoch + 1) % self.every_epochs == 0
-        return by_epochs or (self.above_fragments is not None and fragments > self.above_fragments)
-
-
 class Upkeep:
     """The upkeep of tables by this process."""
 
@@ -62,7 +37,7 @@ class Upkeep:
 
     def after_commit(self, location: Location, rules: UpkeepRules, epoch: int) -> None:
         """Begin a round if one is due and none is going on; returns at once."""
-        if not rules.is_wanted:
+        if not rules.is_due(epoch) and rules.above_fragments is None:
             return
         with self._lock:
             current = self._running.get(location)
@@ -84,7 +59,7 @@ class Upkeep:
     @staticmethod
     def _round(location: Location, rules: UpkeepRules, epoch: int) -> None:
         try:
-            if rules.is_due(epoch, fragment_count(location)):
+            if rules.is_due(epoch) or rules.is_too_many(fragment_count(location)):
                 compact(location)
                 if rules.retain_versions is not None:
                     clean(location, rules.retain_versions)

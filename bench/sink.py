@@ -1,0 +1,171 @@
+"""Epochs landed in Lance, against Spark's own parquet sink and against collecting them on the driver.
+
+Two questions: how long does an epoch take beside the alternatives, and does it stay that way as versions pile up.
+The first runs real Spark streams in turns, the second the commit protocol alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+from _measure import table
+
+SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int64()), ("x", pa.float64()), ("name", pa.string())])
+COLUMNS = ["value AS id", "value % 1000 AS k", "value * 0.5D AS x", "concat('name-', value % 5000) AS name"]
+
+WARM_UP = 2
+
+
+def session(folder: Path) -> Any:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    return (
+        SparkSession.builder.master("local[2]")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.driver.memory", "4g")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.log.level", "ERROR")
+        .config("spark.local.dir", str(folder / "local"))
+        .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.python.unix.domain.socket.enabled", "true")
+        .getOrCreate()
+    )
+
+
+def naive(uri: str) -> Callable[[Any, int], None]:
+    def land(df: Any, _: int) -> None:
+        lance.write_dataset(pa.Table.from_pandas(df.toPandas(), schema=SCHEMA), uri, mode="append")
+
+    return land
+
+
+def epoch_seconds(spark: Any, kind: str, folder: Path, rows: int, epochs: int) -> list[float]:
+    """Seconds of each epoch of a fresh stream, after its first few."""
+    from headrace.spark import LanceSink
+
+    uri = str(folder / "out.lance")
+    lance.write_dataset(SCHEMA.empty_table(), uri)
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 2).load()
+    writer = source.selectExpr(*COLUMNS).writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+    query = {
+        'format("lance")': lambda: writer.format("lance").option("streamingQueryId", "bench").start(uri),
+        "LanceSink": lambda: writer.foreachBatch(LanceSink(uri, query_id="bench")).start(),
+        "parquet": lambda: writer.format("parquet").start(str(folder / "out.parquet")),
+        "toPandas": lambda: writer.foreachBatch(naive(uri)).start(),
+    }[kind]()
+    try:
+        while len(query.recentProgress) < epochs + WARM_UP:
+            if not query.isActive:
+                raise SystemExit(f"{kind} stopped: {query.exception()}")
+            time.sleep(0.05)
+        durations = [progress.durationMs["triggerExecution"] / 1000 for progress in query.recentProgress]
+    finally:
+        query.stop()
+    return durations[WARM_UP : epochs + WARM_UP]
+
+
+def against_others(rows: int, epochs: int, rounds: int) -> str:
+    kinds = ['format("lance")', "LanceSink", "parquet", "toPandas"]
+    seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
+    with tempfile.TemporaryDirectory() as name:
+        import headrace.spark
+
+        spark = session(Path(name))
+        headrace.spark.register(spark)
+        for round_ in range(rounds):
+            for kind in kinds:
+                folder = Path(name, f"{round_}-{kinds.index(kind)}")
+                folder.mkdir()
+                seconds[kind] += epoch_seconds(spark, kind, folder, rows, epochs)
+                shutil.rmtree(folder, ignore_errors=True)
+        spark.stop()
+    medians = {kind: statistics.median(times) for kind, times in seconds.items()}
+    return table(
+        ["sink", "ms per epoch", ": parquet", ": toPandas"],
+        [
+            [kind, f"{ms * 1000:.0f}", f"{ms / medians['parquet']:.2f}", f"{ms / medians['toPandas']:.2f}"]
+            for kind, ms in medians.items()
+        ],
+    )
+
+
+def as_versions_pile_up(marks: list[int]) -> str:
+    """The protocol and the file of one small epoch, with and without upkeep."""
+    from headrace.tables.upkeep import UpkeepRules
+
+    contenders = {
+        "no upkeep": UpkeepRules(),
+        "compactEveryEpochs=50": UpkeepRules(every_epochs=50),
+        "... retainVersions=100": UpkeepRules(every_epochs=50, retain_versions=100),
+    }
+    found = {name: piled_up(rules, marks) for name, rules in contenders.items()}
+    lines = []
+    for name, at in found.items():
+        first = at[marks[0]][0]
+        lines += [
+            [name, str(mark), f"{at[mark][0] * 1000:.1f}", f"{at[mark][0] / first:.2f}", f"{at[mark][1]:.2f}"]
+            for mark in marks
+        ]
+    return table(["", "epochs", "ms per epoch", f": at {marks[0]}", "versions read"], lines)
+
+
+def piled_up(rules: Any, marks: list[int], window: int = 40) -> dict[int, tuple[float, float]]:
+    from headrace.tables import sink as sinks
+    from headrace.tables.commit import Rules
+    from headrace.tables.fragments import Task, write_rows
+    from headrace.tables.ledger import Run
+    from headrace.tables.location import Location
+    from headrace.tables.payload import Rows
+
+    batch = pa.record_batch([range(100), range(100), [0.5] * 100, ["x"] * 100], schema=SCHEMA)
+    found: dict[int, tuple[float, float]] = {}
+    run = Run("bench", "bench")
+    with tempfile.TemporaryDirectory() as name:
+        location = Location(f"{name}/t.lance")
+        lance.write_dataset(SCHEMA.empty_table(), location.uri)
+        sink = sinks.Sink(sinks.SinkSettings(location, Rules("bench"), upkeep=rules))
+        seconds: list[float] = []
+        read: list[int] = []
+        for epoch in range(marks[-1]):
+            started = time.perf_counter()
+            before = sink.landing(run).memory.versions_read
+            sink.land(epoch, run, Rows([write_rows([batch], location, Task(0, run, epoch))]))
+            seconds.append(time.perf_counter() - started)
+            read.append(sink.landing(run).memory.versions_read - before)
+            if epoch + 1 in marks:
+                found[epoch + 1] = (statistics.median(seconds[-window:]), statistics.mean(read[-window:]))
+                sinks.upkeep.wait()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, nargs="*", default=[1_000, 2_000_000], help="rows per epoch")
+    parser.add_argument("--epochs", type=int, default=8, help="epochs of each stream that are measured")
+    parser.add_argument("--rounds", type=int, default=2, help="streams of each sink, in turns")
+    parser.add_argument("--versions", type=int, nargs="*", default=[50, 1_000, 10_000])
+    arguments = parser.parse_args()
+    for rows in arguments.rows:
+        print(f"\n{rows:,} rows per epoch")
+        print(against_others(rows, arguments.epochs, arguments.rounds))
+    if arguments.versions:
+        print("\n100 rows per epoch, without Spark, as versions pile up")
+        print(as_versions_pile_up(arguments.versions))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""One epoch of ``foreachBatch``: executors write its rows, the driver lands what they report."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from headrace._errors import HeadraceError, MissingExtraError
+from headrace.spark.schema import arrow_schema
+from headrace.spark.task import current_task
+from headrace.tables import creation, upsert
+from headrace.tables.fragments import write_rows, write_staged
+from headrace.tables.lance_store import LanceSnapshot
+from headrace.tables.ledger import Run
+from headrace.tables.location import Location
+from headrace.tables.message import TaskMessage
+from headrace.tables.payload import Result, Rows
+from headrace.tables.settings import SinkSettings
+from headrace.tables.sink import Sink
+
+_log = logging.getLogger("headrace.spark")
+
+Tasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Epoch:
+    """One epoch on its way into the table.
+
+    Attributes:
+        settings: What the sink was told.
+        mode: ``append``, ``complete``, ``update`` or ``upsert``.
+        keys: The key columns, for ``upsert``.
+        run: The run it belongs to.
+        number: The epoch.
+    """
+
+    settings: SinkSettings
+    mode: str
+    keys: tuple[str, ...]
+    run: Run
+    number: int
+
+    def land(self, df: Any) -> None:
+        """Land the epoch's rows, unless they have landed before."""
+        sink = Sink(self.settings)
+        snapshot = sink.prepare(arrow_schema(df.schema), fills=self.mode != "upsert")
+        if sink.may_be_replay(self.run) and sink.landing(self.run).has_landed(self.number):
+            _log.info("Epoch %d of query %r has landed before.", self.number, self.settings.rules.query_id)
+        elif self.mode == "upsert":
+            self._upsert(sink, snapshot, df)
+        else:
+            self._write(sink, df, replaces=self.mode == "complete")
+
+    def _write(self, sink: Sink, df: Any, *, replaces: bool) -> None:
+        messages = _run_tasks(df, _write(self.settings, replaces))
+        try:
+            sink.land(self.number, self.run, Result(messages) if replaces else Rows(messages))
+        except HeadraceError:
+            sink.discard(messages, self.number)
+            raise
+
+    def _upsert(self, sink: Sink, snapshot: LanceSnapshot, df: Any) -> None:
+        creation.require_keys(snapshot.schema, self.keys)
+        location = self.settings.location
+        staging = upsert.staging_for(snapshot, location, self.settings.rules.query_id)
+        try:
+            # One task sees all rows of a key, and can tell whether it is there twice.
+            rows = df.repartition(*(df[f"`{key}`"] for key in self.keys))
+            messages = _run_tasks(rows, _stage(self.settings, staging, self.keys))
+            staged = upsert.staged_rows(messages, snapshot.schema, staging, location, self.keys)
+            sink.land(self.number, self.run, staged)
+        finally:
+            upsert.remove_staging(staging)
+
+
+def _run_tasks(df: Any, tasks: Tasks) -> list[TaskMessage]:
+    """Let executors write, and collect what they report; no row comes back."""
+    with warnings.catch_warnings():
+        # mapInArrow looks for pandas, which it does not use, and warns about its version.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+        try:
+            reports = df.mapInArrow(tasks, "message string")
+        except ImportError as error:
+            raise MissingExtraError(
+                "LanceSink needs pandas: Spark's mapInArrow asks for it.",
+                hint="install it with: pip install 'headrace[spark]'",
+            ) from error
+    return [TaskMessage.from_json(row[0]) for row in reports.collect()]
+
+
+def _write(settings: SinkSettings, replaces: bool) -> Tasks:
+    def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _report(
+            write_rows(batches, settings.location, current_task(), settings=settings.files, replacing=replaces)
+        )
+
+    return write
+
+
+def _stage(settings: SinkSettings, staging: Location, keys: tuple[str, ...]) -> Tasks:
+    def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield _report(write_staged(batches, settings.location, staging, current_task(), keys))
+
+    return stage
+
+
+def _report(message: TaskMessage) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([message.to_json()])], names=["message"])

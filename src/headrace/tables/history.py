@@ -1,0 +1,196 @@
+"""The look-up: what a table's history says of a query, read as little as will do.
+
+In the steady state that is one version, the run's own last. A process that knows nothing of the run reads down to the
+query's bookmark, however far that is; only a run's first epoch can be a replay, so only that one pays for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headrace._errors import HistoryGapError, TableReplacedError
+from headrace.tables import bookmark
+from headrace.tables.bookmark import Bookmark
+from headrace.tables.ledger import Run, Stamp, stamp_of
+from headrace.tables.settings import Rules
+from headrace.tables.store import Entry, Kind, Snapshot, Store
+
+_log = logging.getLogger("headrace.tables")
+
+# What cannot have been based on a version before an overwrite and come after it: Lance refuses it.
+_STOPPED_BY_A_REPLACEMENT = (Kind.APPEND, Kind.REPLACE, Kind.PROJECT)
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a process remembers of a run: where it stamped last. Safe to lose; then the table is read instead."""
+
+    last: Bookmark | None = None
+    versions_read: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a look-up found.
+
+    Attributes:
+        snapshot: The table.
+        newest: The newest stamp of the query, or None.
+        read_version: The version that a commit is to be based on.
+    """
+
+    snapshot: Snapshot
+    newest: Stamp | None
+    read_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What reading the history brought up: the newest stamp, and the oldest overwrite or restore above it."""
+
+    stamp: Stamp | None
+    replaced: Entry | None
+
+
+@dataclass
+class History:
+    """What the history of a table says of one query, seen from one run."""
+
+    store: Store
+    rules: Rules
+    run: Run | None
+    memory: Memory
+
+    def look_up(self, *, may_rebase: bool) -> Finding:
+        """Steps 1 and 2 of the protocol.
+
+        Args:
+            may_rebase: Whether the commit can be based on an older version; then the lookback caps what is read.
+
+        Raises:
+            TableReplacedError: The table was overwritten, restored or made anew under the run.
+            HistoryGapError: Versions that matter are missing, and the rules say to stop then.
+        """
+        snapshot = self.store.open()
+        known = self.memory.last
+        if known is not None:
+            return self._since(known, snapshot, may_rebase=may_rebase)
+        return self._everything(snapshot)
+
+    def _since(self, known: Bookmark, snapshot: Snapshot, *, may_rebase: bool) -> Finding:
+        """In a run that has stamped before: only what came after its last stamp can matter."""
+        if not self._is_kept_or_cleaned(known, snapshot):
+            raise TableReplacedError(
+                f"The table does not have the version {known.at.version} that query {self.rules.query_id!r} made: it "
+                f"was dropped and made anew while the query was running. Nothing more was landed.",
+                hint="if that was meant, restart the query: it goes on after the epochs it has landed.",
+            )
+        versions: Sequence[int] = range(snapshot.version, known.at.version, -1)
+        is_capped = may_rebase and len(versions) > self.rules.lookback
+        if is_capped:
+            seen = self._read(snapshot, versions[: self.rules.lookback])
+        elif len(versions) > self.rules.lookback:
+            seen = self._read(snapshot, snapshot.kept_versions(known.at.version), down_to=known.at.version)
+        else:
+            seen = self._read(snapshot, versions)
+        if seen.stamp is not None:
+            return Finding(snapshot, seen.stamp, snapshot.version)
+        self._require_not_replaced(seen)
+        if not is_capped:
+            return Finding(snapshot, known.stamp, snapshot.version)
+        # What was left unread may hold a rival's fence. Based on our own last version, the commit would meet it; if
+        # it was cleaned away since, the rival's bookmark is still there.
+        rival = self.rival(known.stamp.run, since=known.at.version)
+        return Finding(snapshot, rival or known.stamp, known.at.version)
+
+    def _everything(self, snapshot: Snapshot) -> Finding:
+        """In a process that knows nothing of the run: down to the bookmark, or to the beginning."""
+        mark = bookmark.read(self.store, self.rules.query_id)
+        if mark is not None and mark.at.version > snapshot.version:
+            snapshot = self.store.open()  # Perhaps it was made between the two.
+        if mark is not None and not self._is_kept_or_cleaned(mark, snapshot):
+            _log.warning(
+                "The bookmark of query %r is of an earlier table at the same address and is not used.",
+                self.rules.query_id,
+            )
+            mark = None
+        floor = mark.at.version if mark else 0
+        seen = self._read(snapshot, snapshot.kept_versions(floor), down_to=floor)
+        newest = seen.stamp or (mark.stamp if mark else None)
+        if newest is not None and self.run is not None and newest.run == self.run.id:
+            self._require_not_replaced(seen)
+        return Finding(snapshot, newest, snapshot.version)
+
+    def _read(self, snapshot: Snapshot, versions: Sequence[int], *, down_to: int | None = None) -> _Seen:
+        """Read versions, newest first, until one carries a stamp of the query."""
+        expected = oldest_base = snapshot.version
+        missing: list[int] = []
+        replaced: Entry | None = None
+        stamp: Stamp | None = None
+        for version in versions:
+            missing.extend(range(expected, version, -1))
+            expected = version - 1
+            entry = self._entry(snapshot, version)
+            if entry is None:
+                missing.append(version)
+                continue
+            stamp = stamp_of(entry.properties, self.rules.query_id)
+            if stamp is not None and entry.kind is Kind.REPLACE and oldest_base < version:
+                _log.warning("Version %d was written where history had been removed: it is no part of it.", version)
+                stamp = None
+                continue
+            if stamp is not None:
+                break
+            if entry.kind in _STOPPED_BY_A_REPLACEMENT:
+                oldest_base = min(oldest_base, entry.read_version)
+            if entry.kind in (Kind.REPLACE, Kind.RESTORE):
+                replaced = entry
+        if stamp is None and down_to is not None:
+            missing.extend(range(expected, down_to, -1))
+        if missing:
+            self._report_gap(missing, stamp)
+        return _Seen(stamp, replaced)
+
+    def _require_not_replaced(self, seen: _Seen) -> None:
+        if seen.replaced is not None:
+            raise TableReplacedError(
+                f"Version {seen.replaced.version} of the table is an {seen.replaced.kind.value} by another writer, "
+                f"made while query {self.rules.query_id!r} was running: rows it has landed may be gone. Nothing more "
+                f"was landed.",
+                hint="if that was meant, restart the query: it goes on after the epochs it has landed.",
+            )
+
+    def _is_kept_or_cleaned(self, mark: Bookmark, snapshot: Snapshot) -> bool:
+        """Whether the version of a bookmark is in this table, or was; not if the table is another one."""
+        if mark.at.version > snapshot.version:
+            return False
+        entry = self._entry(snapshot, mark.at.version)
+        return entry is None or entry.uuid == mark.at.uuid
+
+    def rival(self, run: str, since: int) -> Stamp | None:
+        """The bookmark's stamp, if another run made it after a version."""
+        mark = bookmark.read(self.store, self.rules.query_id)
+        return mark.stamp if mark is not None and mark.at.version > since and mark.stamp.run != run else None
+
+    def _entry(self, snapshot: Snapshot, version: int) -> Entry | None:
+        self.memory.versions_read += 1
+        return snapshot.entry(version)
+
+    def _report_gap(self, missing: list[int], found: Stamp | None) -> None:
+        span = f"{min(missing)}" if len(missing) == 1 else f"{min(missing)} to {max(missing)}"
+        what = (
+            f"{len(missing)} of the table's versions ({span}) were removed before query {self.rules.query_id!r} could "
+            f"read them"
+        )
+        if self.rules.on_history_gap == "fail":
+            raise HistoryGapError(
+                f"{what}: whether its epoch has landed there cannot be told. Nothing was landed.",
+                hint="look whether the epoch's rows are in the table; if not, or if this query never wrote to it, "
+                "restart once with lance.streaming.onHistoryGap=warn.",
+            )
+        known = (
+            f"the newest epoch known to have landed is {found.epoch}" if found else "no trace of it was found elsewhere"
+        )
+        _log.warning("%s; %s, and the query goes on from there.", what, known)

@@ -1,0 +1,191 @@
+"""The programs that the landing faults run and kill: a Spark driver, and the commit protocol without Spark.
+
+Each says what became of it in lines of JSON, and is told what to do in its arguments (`landing_rig`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from landing_rig import QUERY, SCHEMA, Epochs, Stream, state_after
+
+from headrace import FencedError, HeadraceError, _crash
+
+
+def say(**line: Any) -> None:
+    print(json.dumps(line), flush=True)
+
+
+def at(point: str, do: Callable[[], object]) -> None:
+    """Has something done at a crash point instead of a crash, the first time it is reached."""
+    ahead = [point]
+
+    def reach(name: str, epoch: int) -> None:
+        if f"{name}:{epoch}" in ahead:
+            ahead.clear()
+            do()
+
+    _crash.reach = reach
+
+
+def main() -> None:
+    told = json.loads(sys.argv[2])
+    try:
+        if sys.argv[1] == "Stream":
+            run_stream(Stream(**told))
+        else:
+            land_epochs(Epochs(**told))
+    except Exception as error:  # noqa: BLE001 - the test is told, whatever it is
+        say(failed=f"{type(error).__name__}: {error}")
+        sys.stdout.flush()
+        os._exit(1)
+
+
+# The commit protocol
+
+
+def land_epochs(told: Epochs) -> None:
+    from headrace.tables.commit import Rules
+    from headrace.tables.fragments import Task, write_rows
+    from headrace.tables.ledger import Run
+    from headrace.tables.location import Location
+    from headrace.tables.payload import Result, Rows
+    from headrace.tables.sink import Sink, SinkSettings
+
+    if not told.has_fence:
+        Rows.is_fenced = False
+    if told.hold_at:
+        at(told.hold_at, lambda: (say(held=told.hold_at), sys.stdin.readline()))
+    location = Location(told.uri, told.storage_options)
+    sink = Sink(SinkSettings(location, Rules(QUERY)))
+    replaces = told.mode == "complete"
+    run, epoch = Run(told.run, told.checkpoint), told.first
+    landed, fenced = 0, 0
+    if told.waits:
+        say(ready=True)
+        sys.stdin.readline()
+    while epoch < told.end:
+        message = write_rows([rows_of_epoch(told.mode, epoch)], location, Task(0, run, epoch), replacing=replaces)
+        try:
+            outcome = sink.land(epoch, run, Result([message]) if replaces else Rows([message]))
+        except FencedError:
+            if not told.rejoins:
+                raise
+            fenced += 1
+            run = Run(uuid.uuid4().hex, told.checkpoint)
+            continue
+        landed += not outcome.was_skipped
+        epoch += 1
+    say(done={"landed": landed, "fenced": fenced})
+
+
+def rows_of_epoch(mode: str, epoch: int) -> pa.RecordBatch:
+    """What an epoch brings: all that is new, or in complete mode the whole result."""
+    before = 0 if mode == "complete" else len(state_after(mode, epoch))
+    rows = state_after(mode, epoch + 1)[before:]
+    ids, numbers = zip(*rows, strict=True)
+    return pa.record_batch([pa.array(ids, pa.int64()), pa.array(numbers, pa.int64())], schema=SCHEMA)
+
+
+# Spark
+
+
+def run_stream(told: Stream) -> None:
+    if told.stop_at:
+        at(told.stop_at, lambda: os.killpg(os.getsid(0), signal.SIGSTOP))
+    spark = start_spark(told)
+    say(started=True)
+    query = writer_of(spark, told).option("checkpointLocation", told.checkpoint).trigger(availableNow=True).start()
+    query.awaitTermination()
+    spark.stop()
+    say(done={"epochs": 0})
+
+
+def start_spark(told: Stream) -> Any:
+    from pyspark.sql import SparkSession
+
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    scratch = Path(told.checkpoint).with_suffix(".spark")
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.local.dir": str(scratch / "local"),
+        "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        "spark.sql.shuffle.partitions": "2",
+        **told.conf,
+    }
+    builder = SparkSession.builder.master(told.master).appName("headrace faults")
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def writer_of(spark: Any, told: Stream) -> Any:
+    from headrace.spark import LanceSink, register
+
+    stream = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", 1).parquet(told.source)
+    rows = stream.selectExpr("id", "id div 1000 AS n").repartition(2)
+    if told.fault:
+        fault, marks = FAULTS[told.fault], told.marks
+        rows = rows.mapInArrow(lambda batches: fault(batches, Path(marks)), "id BIGINT, n BIGINT")
+    if told.mode == "complete":
+        rows = rows.groupBy("n").count().selectExpr("n AS id", "count AS n")
+    elif told.mode == "upsert":
+        rows = rows.selectExpr("id % 1000 AS id", "n")
+    output = rows.writeStream.outputMode("complete" if told.mode == "complete" else "append")
+    if told.way == "format":
+        register(spark)
+        return output.format("lance").option("path", told.uri).option("streamingQueryId", QUERY)
+    keys = ["id"] if told.mode == "upsert" else None
+    return output.foreachBatch(LanceSink(told.uri, query_id=QUERY, mode=told.mode, keys=keys))
+
+
+def is_first(mark: Path) -> bool:
+    """Whether nobody, in any process, was here before; leaves this process's id there."""
+    try:
+        with mark.open("x") as file:
+            file.write(str(os.getpid()))
+    except FileExistsError:
+        return False
+    return True
+
+
+def wait_to_be_killed(batches: Iterator[pa.RecordBatch], marks: Path) -> Iterator[pa.RecordBatch]:
+    """The first task that has written rows of epoch 1 waits for its end."""
+    for batch in batches:
+        yield batch
+        if 1 in batch["n"].to_pylist() and is_first(marks / "waiting"):
+            time.sleep(600)
+
+
+def fail_once(batches: Iterator[pa.RecordBatch], marks: Path) -> Iterator[pa.RecordBatch]:
+    """The first attempt of each task of epoch 1 fails after its rows."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    for batch in batches:
+        yield batch
+        if 1 in batch["n"].to_pylist() and context.attemptNumber() == 0:
+            (marks / f"failed-{context.partitionId()}").touch()
+            raise RuntimeError("the first attempt fails")
+
+
+FAULTS = {"wait_to_be_killed": wait_to_be_killed, "fail_once": fail_once}
+
+
+if __name__ == "__main__":
+    main()

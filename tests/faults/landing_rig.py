@@ -1,0 +1,358 @@
+"""What the landing faults share: drivers in sessions of their own, and an oracle that knows every state of a table.
+
+Every epoch's rows are known beforehand, and so is each state a table may ever show: the one after no epoch, after
+the first, after the first two. A watcher that reads the table all along accepts these, in this order, and no other:
+a duplicate, half an epoch or a step back is none of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
+QUERY = "orders"
+
+# A driver that is not done by then hangs: on two busy cores a start takes up to 15 s, an epoch less than 1.
+DRIVER_SECONDS = 100.0
+
+_PROGRAM = Path(__file__).with_name("landing_programs.py")
+# Spark takes files by their times: each gets its own second.
+_FIRST_TIME = 1_700_000_000
+
+Rows = tuple[tuple[int, int], ...]
+
+
+def ids_of(epoch: int) -> list[int]:
+    """What the source emits in an epoch; from an id its epoch can be told."""
+    return [epoch * 1000 + number for number in (0, 1, 2, 100 + epoch)]
+
+
+def state_after(mode: str, epochs: int) -> Rows:
+    """The table's rows when so many epochs have landed, sorted.
+
+    Append: each id and its epoch. Complete: each epoch and how many ids it has. Upsert: three keys that every epoch
+    updates and one that it adds, with the epoch that wrote them last.
+    """
+    done = range(epochs)
+    if mode == "append":
+        return tuple((number, epoch) for epoch in done for number in ids_of(epoch))
+    if mode == "complete":
+        return tuple((epoch, len(ids_of(epoch))) for epoch in done)
+    assert mode == "upsert"
+    updated = [(key, epochs - 1) for key in (0, 1, 2)] if epochs else []
+    return (*updated, *((100 + epoch, epoch) for epoch in done))
+
+
+def add_epochs(folder: Path, epochs: Iterable[int]) -> None:
+    """Writes the files that a stream takes as these epochs, one file each."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for epoch in epochs:
+        written = folder / f"_{epoch:05}"
+        pq.write_table(pa.table({"id": pa.array(ids_of(epoch), pa.int64())}), written)
+        os.utime(written, (_FIRST_TIME + epoch, _FIRST_TIME + epoch))
+        # Spark does not look at names with an underscore, so it sees the file whole or not at all.
+        written.rename(folder / f"{epoch:05}.parquet")
+
+
+def make_table(uri: str, storage_options: dict[str, str] | None = None) -> str:
+    lance.write_dataset(SCHEMA.empty_table(), uri, storage_options=storage_options)
+    return uri
+
+
+def rows_of(uri: str, storage_options: dict[str, str] | None = None) -> Rows:
+    table = lance.dataset(uri, storage_options=storage_options).to_table()
+    return tuple(sorted(zip(table["id"].to_pylist(), table["n"].to_pylist(), strict=True)))
+
+
+def stamped_epochs(uri: str, storage_options: dict[str, str] | None = None, query_id: str = QUERY) -> Counter[int]:
+    """How many transactions carry each epoch of the query, by the two properties that any tool reads."""
+    table = lance.dataset(uri, storage_options=storage_options)
+    found: Counter[int] = Counter()
+    for each in table.versions():
+        transaction = table.read_transaction(each["version"])
+        properties = (transaction and transaction.transaction_properties) or {}
+        if properties.get("lance.streaming.queryId") == query_id:
+            found[int(properties["lance.streaming.epochId"])] += 1
+    return found
+
+
+def require_exact(uri: str, mode: str, epochs: int, storage_options: dict[str, str] | None = None) -> None:
+    """The table holds exactly these epochs, each stamped once."""
+    assert rows_of(uri, storage_options) == state_after(mode, epochs)
+    assert stamped_epochs(uri, storage_options) == Counter(range(epochs))
+
+
+def orphans_of(uri: str) -> set[str]:
+    """Data files in a table's folder that its newest version does not know."""
+    files = {path.name for path in Path(uri, "data").glob("*.lance")}
+    fragments = lance.dataset(uri).get_fragments()
+    return files - {file.path for fragment in fragments for file in fragment.data_files()}
+
+
+def becomes_true(condition: Callable[[], object], seconds: float) -> bool:
+    """Whether a condition that nobody announces comes true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+class Watcher(threading.Thread):
+    """Reads a table all along, as anybody may, and keeps the first thing that was wrong."""
+
+    def __init__(self, uri: str, mode: str, epochs: int, storage_options: dict[str, str] | None = None) -> None:
+        super().__init__(daemon=True)
+        self._uri = uri
+        self._options = storage_options
+        self._places = {state_after(mode, count): count for count in range(epochs + 1)}
+        self._stopped = threading.Event()
+        self._changed = threading.Condition()
+        self._wrong: str | None = None
+        self.reached = 0
+        self.looks = 0
+
+    def run(self) -> None:
+        while self._wrong is None and not self._stopped.wait(0.02):
+            try:
+                self._look()
+            except Exception as error:  # noqa: BLE001 - raised to the test by `wait_for` and on leaving
+                self._wrong = f"reading failed: {error!r}"
+            with self._changed:
+                self._changed.notify_all()
+
+    def _look(self) -> None:
+        rows = rows_of(self._uri, self._options)
+        place = self._places.get(rows)
+        self.looks += 1
+        if place is None:
+            self._wrong = f"a reader saw {rows}, which is the result of no number of whole epochs"
+        elif place < self.reached:
+            self._wrong = f"a reader saw {self.reached} epochs and then only {place}"
+        else:
+            self.reached = place
+
+    def wait_for(self, epochs: int, seconds: float = DRIVER_SECONDS) -> None:
+        """Returns when so many epochs have been seen."""
+        with self._changed:
+            came = self._changed.wait_for(lambda: self._wrong or self.reached >= epochs, seconds)
+        assert self._wrong is None, self._wrong
+        assert came, f"{self.reached} epochs were seen after {seconds} s, and not {epochs}"
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        self._stopped.set()
+        self.join(30)
+        if kind is None:
+            assert self._wrong is None, self._wrong
+            assert self.looks, "the watcher never read the table"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """A Spark query, as the program that runs it is told.
+
+    Attributes:
+        uri: The table.
+        source: The folder of its input.
+        checkpoint: Its checkpoint.
+        way: ``format`` for ``format("lance")``, ``sink`` for ``LanceSink``.
+        mode: The sink's mode.
+        master: Spark's master.
+        conf: Further settings of Spark.
+        fault: What goes wrong in a task, by name.
+        marks: A folder in which the fault leaves its marks.
+        stop_at: A point at which the program stops itself with SIGSTOP, once, as ``before-commit:3``.
+    """
+
+    uri: str
+    source: str
+    checkpoint: str
+    way: str = "format"
+    mode: str = "append"
+    master: str = "local[2]"
+    conf: dict[str, str] = field(default_factory=dict)
+    fault: str = ""
+    marks: str = ""
+    stop_at: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Epochs:
+    """Epochs that are landed by the commit protocol alone, as the program that does it is told.
+
+    Attributes:
+        uri: The table.
+        run: Id of the run.
+        first: The first epoch.
+        end: The epoch it stops before.
+        mode: ``append`` or ``complete``.
+        storage_options: Of the table.
+        checkpoint: Id of the checkpoint.
+        hold_at: A point at which it says so and waits for a line on its input, once, as ``before-commit:3``.
+        rejoins: Whether it goes on as a new run when it was fenced, as a supervisor would let it.
+        has_fence: False breaks the protocol: no fence is set.
+        waits: Whether it waits for a line on its input before it begins.
+    """
+
+    uri: str
+    run: str
+    first: int = 0
+    end: int = 1
+    mode: str = "append"
+    storage_options: dict[str, str] = field(default_factory=dict)
+    checkpoint: str = "checkpoint"
+    hold_at: str = ""
+    rejoins: bool = False
+    has_fence: bool = True
+    waits: bool = False
+
+
+class Driver:
+    """A program in a session of its own: all that it starts can be found, stopped and killed with it."""
+
+    def __init__(
+        self,
+        told: Stream | Epochs,
+        *,
+        crash_at: str = "",
+        under: Sequence[str] = (),
+        python: str = sys.executable,
+        environment: dict[str, str] | None = None,
+    ) -> None:
+        inherited = {name: value for name, value in os.environ.items() if name != "HEADRACE_CRASH_AT"}
+        crash = {"HEADRACE_CRASH_AT": crash_at} if crash_at else {}
+        self._process = subprocess.Popen(
+            [*under, python, str(_PROGRAM), type(told).__name__, json.dumps(asdict(told))],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+            env={**inherited, **crash, **(environment or {})},
+        )
+        self.session = self._process.pid
+        self._lines: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        self._stderr: list[str] = []
+        self._readers = [
+            threading.Thread(target=self._read_lines, daemon=True),
+            threading.Thread(target=self._read_stderr, daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_lines(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            # Spark's launcher and the JVM write to the same output.
+            with contextlib.suppress(ValueError):
+                self._lines.put(json.loads(line))
+
+    def _read_stderr(self) -> None:
+        assert self._process.stderr is not None
+        self._stderr.extend(self._process.stderr)
+
+    @property
+    def stderr(self) -> str:
+        return "".join(self._stderr)
+
+    def hear(self, name: str, seconds: float = DRIVER_SECONDS) -> Any:
+        """The value of the next line that the program says, which is to have this name."""
+        try:
+            line = self._lines.get(timeout=seconds)
+        except queue.Empty:
+            raise TimeoutError(f"the driver said nothing for {seconds} s\n{self.stderr}") from None
+        assert name in line, f"{line}\n{self.stderr}"
+        return line[name]
+
+    def go(self) -> None:
+        """Lets a program that waits go on."""
+        assert self._process.stdin is not None
+        self._process.stdin.write("go\n")
+        self._process.stdin.flush()
+
+    def wait(self, seconds: float = DRIVER_SECONDS) -> int:
+        """The exit code."""
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"the driver did not end in {seconds} s\n{self.stderr}") from None
+
+    def run_on(self, seconds: float) -> None:
+        """Returns after a while, or at once when the program ends."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(seconds)
+
+    def require_done(self) -> dict[str, Any]:
+        """It did all it was told, and says what."""
+        said: dict[str, Any] = self.hear("done")
+        assert self.wait() == 0, self.stderr
+        return said
+
+    def require_failed(self, error: str) -> str:
+        """It ended with this error of ours, and nobody killed it; what it said."""
+        said: str = self.hear("failed")
+        assert error in said, said
+        assert self.wait() == 1, self.stderr
+        return said
+
+    def require_killed(self) -> None:
+        """SIGKILL ended it, not its own will, and nothing it started is left."""
+        assert self.wait() == -signal.SIGKILL, self.stderr
+        assert becomes_true(lambda: not members_of(self.session), 30), members_of(self.session)
+
+    def signal(self, number: signal.Signals) -> None:
+        """To every process of the session."""
+        for pid in members_of(self.session):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def kill(self) -> None:
+        """Every process, at once: those that were started meanwhile too."""
+        while members_of(self.session):
+            self.signal(signal.SIGKILL)
+        self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        for reader in self._readers:
+            reader.join(10)
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+
+def members_of(session: int) -> dict[int, str]:
+    """The live processes of a session, and what each is."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            state, _, _, of = (folder / "stat").read_text().rpartition(")")[2].split()[:4]
+            if int(of) == session and state not in "ZX":
+                found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")[:300]
+    return found

@@ -1,0 +1,312 @@
+"""Worlds to run the protocol in: a table, its store, and what other people may do to it; in memory and in Lance."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol
+
+import lance
+import pyarrow as pa
+from lance.file import LanceFileSession
+from memory_store import Did, MemorySnapshot, MemoryStore, MemoryTable, MergedRows
+
+from headrace.tables import bookmark, ledger
+from headrace.tables.fragments import Task, write_rows
+from headrace.tables.lance_store import LanceSnapshot, LanceStore
+from headrace.tables.location import Location
+from headrace.tables.message import Column, TaskMessage
+from headrace.tables.payload import Result, Rows, Upserts
+from headrace.tables.store import Entry, Merge, Snapshot, Store
+
+SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string())])
+QUERY = "orders to lake/é"
+
+
+class World(Protocol):
+    """A table and everybody else who writes to it. Rows are told apart by their id alone."""
+
+    def store(self) -> Store: ...
+    def write(self, ids: Iterable[int], *, replacing: bool = False, partition: int = 0) -> TaskMessage: ...
+    def upserts(self, ids: Iterable[int]) -> Upserts: ...
+    def rows(self, version: int | None = None) -> list[int]: ...
+    def note_names(self) -> list[str]: ...
+    def append(self, ids: Iterable[int]) -> None: ...
+    def overwrite(self, ids: Iterable[int]) -> None: ...
+    def restore(self, version: int) -> None: ...
+    def drop(self) -> None: ...
+    def recreate(self) -> None: ...
+    def delete(self, id: int) -> None: ...
+    def update(self, id: int) -> None: ...
+    def compact(self) -> None: ...
+    def configure(self) -> None: ...
+    def add_column(self, name: str) -> None: ...
+    def drop_column(self, name: str) -> None: ...
+    def rename_column(self, name: str, to: str) -> None: ...
+    def retype_column(self, name: str, kind: pa.DataType) -> None: ...
+    def tag(self, version: int) -> None: ...
+    def clean(self, retain: int = 1, *, unverified: bool = False) -> None: ...
+    def lose_file(self, name: str) -> None: ...
+
+
+class MemoryWorld:
+    """A world in memory."""
+
+    def __init__(self) -> None:
+        self.table = MemoryTable()
+        self.table.create(SCHEMA)
+
+    def store(self) -> MemoryStore:
+        return MemoryStore(self.table)
+
+    def write(self, ids: Iterable[int], *, replacing: bool = False, partition: int = 0) -> TaskMessage:
+        ids = list(ids)
+        if not ids:
+            return TaskMessage(partition)
+        snapshot = self.store().open()
+        columns = snapshot.columns_of_new(snapshot.schema) if replacing else snapshot.columns()
+        return TaskMessage(partition, len(ids), (self.table.write_file(ids),), dict(columns))
+
+    def upserts(self, ids: Iterable[int]) -> Upserts:
+        ids = list(ids)
+
+        def merge(snapshot: Snapshot) -> Merge:
+            assert isinstance(snapshot, MemorySnapshot)
+            matched = frozenset(place for place in self.table.places(snapshot.seen) if place[1] in ids)
+            return Merge(MergedRows(snapshot.version, matched, (self.table.write_file(ids),)))
+
+        return Upserts(len(ids), merge)
+
+    def rows(self, version: int | None = None) -> list[int]:
+        return self.table.rows(version)
+
+    def note_names(self) -> list[str]:
+        return sorted(self.table.notes)
+
+    def append(self, ids: Iterable[int]) -> None:
+        self.table.add(Did.APPEND, fragments=(*self.table.newest.fragments, self.table.write_file(ids)))
+
+    def overwrite(self, ids: Iterable[int]) -> None:
+        self.table.add(Did.OVERWRITE, fragments=(self.table.write_file(ids),), gone=frozenset())
+
+    def restore(self, version: int) -> None:
+        old = self.table.versions[version]
+        self.table.add(
+            Did.RESTORE, schema=old.schema, columns=old.columns, fragments=old.fragments, gone=old.gone
+        )
+
+    def drop(self) -> None:
+        self.table.drop()
+
+    def recreate(self) -> None:
+        self.table.create(SCHEMA)
+
+    def _touch(self, id: int) -> frozenset[tuple[str, int]]:
+        return frozenset(place for place in self.table.places(self.table.newest) if place[1] == id)
+
+    def delete(self, id: int) -> None:
+        gone = self._touch(id)
+        self.table.add(Did.DELETE, gone=self.table.newest.gone | gone, touched=gone)
+
+    def update(self, id: int) -> None:
+        gone = self._touch(id)
+        again = (self.table.write_file([id]),) if gone else ()
+        newest = self.table.newest
+        self.table.add(Did.UPDATE, gone=newest.gone | gone, fragments=newest.fragments + again, touched=gone)
+
+    def compact(self) -> None:
+        rows = [row for _, row in self.table.places(self.table.newest)]
+        self.table.add(Did.REWRITE, fragments=(self.table.write_file(rows),), gone=frozenset())
+
+    def configure(self) -> None:
+        self.table.add(Did.CONFIG)
+
+    def _change_columns(self, did: Did, columns: dict[int, Column], fields: list[pa.Field]) -> None:
+        self.table.add(did, columns=columns, schema=pa.schema(fields))
+
+    def _highest(self) -> int:
+        return max(number for version in self.table.versions.values() for number in version.columns)
+
+    def add_column(self, name: str) -> None:
+        newest = self.table.newest
+        columns = dict(newest.columns) | {self._highest() + 1: Column(name, "int64", True)}
+        self._change_columns(Did.MERGE, columns, [*newest.schema, pa.field(name, pa.int64())])
+
+    def drop_column(self, name: str) -> None:
+        newest = self.table.newest
+        columns = {number: column for number, column in newest.columns.items() if column.name != name}
+        self._change_columns(Did.PROJECT, columns, [each for each in newest.schema if each.name != name])
+
+    def rename_column(self, name: str, to: str) -> None:
+        newest = self.table.newest
+        columns = {k: replace(v, name=to) if v.name == name else v for k, v in newest.columns.items()}
+        fields = [each.with_name(to) if each.name == name else each for each in newest.schema]
+        self._change_columns(Did.PROJECT, columns, fields)
+
+    def retype_column(self, name: str, kind: pa.DataType) -> None:
+        newest = self.table.newest
+        columns = {number: column for number, column in newest.columns.items() if column.name != name}
+        columns[self._highest() + 1] = Column(name, str(kind), True)
+        fields = [each.with_type(kind) if each.name == name else each for each in newest.schema]
+        self._change_columns(Did.MERGE, columns, fields)
+
+    def tag(self, version: int) -> None:
+        self.table.tags.add(version)
+
+    def clean(self, retain: int = 1, *, unverified: bool = False) -> None:
+        self.table.clean(retain, unverified=unverified)
+
+    def lose_file(self, name: str) -> None:
+        del self.table.files[name]
+
+
+class LanceWorld:
+    """A real Lance table."""
+
+    def __init__(self, uri: str, storage_options: dict[str, str] | None = None) -> None:
+        self.location = Location(uri, storage_options or {})
+        self._tags = 0
+        lance.write_dataset(SCHEMA.empty_table(), uri, storage_options=storage_options)
+
+    @property
+    def dataset(self) -> lance.LanceDataset:
+        return lance.dataset(self.location.uri, storage_options=self.location.options())
+
+    def store(self) -> LanceStore:
+        return LanceStore(self.location)
+
+    def _batch(self, ids: Iterable[int]) -> pa.RecordBatch:
+        ids = list(ids)
+        notes = [str(id) for id in ids]
+        batch = pa.record_batch({"id": pa.array(ids, pa.int64()), "note": pa.array(notes, pa.string())})
+        return batch.select([name for name in ("id", "note") if name in self.dataset.schema.names])
+
+    def write(self, ids: Iterable[int], *, replacing: bool = False, partition: int = 0) -> TaskMessage:
+        return write_rows([self._batch(ids)], self.location, Task(partition), replacing=replacing)
+
+    def upserts(self, ids: Iterable[int]) -> Upserts:
+        ids = list(ids)
+
+        def merge(snapshot: Snapshot) -> Merge:
+            assert isinstance(snapshot, LanceSnapshot)
+            builder = snapshot.dataset.merge_insert(["id"]).when_matched_update_all().when_not_matched_insert_all()
+            transaction, _ = builder.execute_uncommitted(self._batch(ids))
+            return Merge(transaction)
+
+        return Upserts(len(ids), merge)
+
+    def rows(self, version: int | None = None) -> list[int]:
+        dataset = lance.dataset(self.location.uri, version=version, storage_options=self.location.options())
+        return sorted(dataset.to_table(columns=["id"])["id"].to_pylist())
+
+    def note_names(self) -> list[str]:
+        session = LanceFileSession(self.location.uri, storage_options=self.location.options())
+        return sorted(path.rpartition("/")[2] for path in session.list("_headrace"))
+
+    def _write(self, ids: Iterable[int], mode: Any) -> None:
+        table = pa.Table.from_batches([self._batch(ids)])
+        lance.write_dataset(table, self.location.uri, mode=mode, storage_options=self.location.options())
+
+    def append(self, ids: Iterable[int]) -> None:
+        self._write(ids, "append")
+
+    def overwrite(self, ids: Iterable[int]) -> None:
+        self._write(ids, "overwrite")
+
+    def restore(self, version: int) -> None:
+        lance.dataset(self.location.uri, version=version, storage_options=self.location.options()).restore()
+
+    def drop(self) -> None:
+        shutil.rmtree(self.location.uri)
+
+    def recreate(self) -> None:
+        self.drop()
+        lance.write_dataset(SCHEMA.empty_table(), self.location.uri)
+
+    def delete(self, id: int) -> None:
+        self.dataset.delete(f"id = {id}")
+
+    def update(self, id: int) -> None:
+        self.dataset.update({"note": "'updated'"}, where=f"id = {id}")
+
+    def compact(self) -> None:
+        self.dataset.optimize.compact_files(num_threads=1)
+
+    def configure(self) -> None:
+        self.dataset.update_config({"some": "setting"})
+
+    def add_column(self, name: str) -> None:
+        self.dataset.add_columns(pa.schema([pa.field(name, pa.int64())]))
+
+    def drop_column(self, name: str) -> None:
+        self.dataset.drop_columns([name])
+
+    def rename_column(self, name: str, to: str) -> None:
+        self.dataset.alter_columns({"path": name, "name": to})
+
+    def retype_column(self, name: str, kind: pa.DataType) -> None:
+        self.dataset.alter_columns({"path": name, "data_type": kind})
+
+    def tag(self, version: int) -> None:
+        self._tags += 1
+        self.dataset.tags.create(f"tag-{self._tags}", version)
+
+    def clean(self, retain: int = 1, *, unverified: bool = False) -> None:
+        self.dataset.cleanup_old_versions(
+            retain_versions=retain, delete_unverified=unverified, error_if_tagged_old_versions=False
+        )
+
+    def lose_file(self, name: str) -> None:
+        (Path(self.location.uri) / "data" / name).unlink()
+
+
+def history(world: World) -> list[Entry]:
+    """Every version that is kept, oldest first."""
+    snapshot = world.store().open()
+    found = [snapshot.entry(version) for version in sorted(snapshot.kept_versions(0))]
+    return [entry for entry in found if entry is not None]
+
+
+def landed(world: World, query_id: str = QUERY) -> list[int]:
+    """The epochs of a query that are stamped in the kept history, oldest first."""
+    stamps = [ledger.stamp_of(entry.properties, query_id) for entry in history(world)]
+    return [stamp.epoch for stamp in stamps if stamp is not None and not stamp.is_fence]
+
+
+def fences(world: World, query_id: str = QUERY) -> int:
+    """How many take-overs of a query are in the kept history."""
+    stamps = [ledger.stamp_of(entry.properties, query_id) for entry in history(world)]
+    return sum(stamp is not None and stamp.is_fence for stamp in stamps)
+
+
+def spoil_bookmark(world: World, spoil: Callable[[Any], Any] | str) -> None:
+    """Change the query's one bookmark."""
+    store, (name,) = world.store(), world.note_names()
+    text = store.read_note(name)
+    assert text is not None
+    store.write_note(name, spoil if isinstance(spoil, str) else json.dumps(spoil(json.loads(text))))
+
+
+def marked(world: World, query_id: str = QUERY) -> int:
+    """The version the query's bookmark points at."""
+    mark = bookmark.read(world.store(), query_id)
+    assert mark is not None
+    return mark.at.version
+
+
+def rows_of(world: World, ids: Iterable[int]) -> Rows:
+    return Rows([world.write(ids)])
+
+
+def result_of(world: World, ids: Iterable[int]) -> Result:
+    return Result([world.write(ids, replacing=True)])
+
+
+MODES: dict[str, Callable[[World, Iterable[int]], Any]] = {
+    "append": rows_of,
+    "complete": result_of,
+    "upsert": lambda world, ids: world.upserts(ids),
+}
