@@ -1,4 +1,4 @@
-"""Spark lands a stream in a Lance table exactly once: orders arrive as files, one epoch is replayed, none is doubled."""
+"""Spark lands orders in a Lance table exactly once, though one epoch is run twice; run by `make demo`."""
 
 from __future__ import annotations
 
@@ -81,7 +81,9 @@ def main() -> None:
             ctx.register_lance("orders", str(folder / "orders.lance"))
             print("in the table, asked by SQL in this process:")
             ctx.sql("select count(*) as rows, count(distinct id) as orders from orders").show()
-            ctx.sql("select item, count(*) as orders, sum(total) as total from orders group by item order by item").show()
+            ctx.sql(
+                "select item, count(*) as orders, sum(total) as total from orders group by item order by item"
+            ).show()
 
 
 if __name__ == "__main__":

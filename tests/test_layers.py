@@ -27,6 +27,13 @@ MAY_IMPORT_OF_HEADRACE = {
     "_errors": set(),
     "_arrow": {"_errors"},
     "_channel": {"_errors", "_arrow"},
+    "_crash": set(),
+}
+
+# Each package, and all of headrace outside of it that it may import.
+MAY_IMPORT_FROM_OUTSIDE = {
+    "tables": {"_errors", "_arrow", "_crash", "_version"},
+    "spark": {"_errors", "tables"},
 }
 
 # What loads when it is used, and not before. DataFusion is slow to load where pandas is installed: it makes
@@ -157,6 +164,20 @@ def test_a_module_at_the_bottom_imports_only_what_lies_below_it(module: str) -> 
     """Errors import nothing of ours, Arrow only errors, the channel only those: no engine in it."""
     allowed = {f"headrace.{name}" for name in MAY_IMPORT_OF_HEADRACE[module]}
     assert imported_of_headrace(f"headrace.{module}") <= allowed
+
+
+@pytest.mark.parametrize("package", MAY_IMPORT_FROM_OUTSIDE)
+def test_a_package_imports_only_what_lies_below_it(package: str) -> None:
+    """Tables know no Spark, and Spark's adapters know no session."""
+    allowed = [f"headrace.{name}" for name in (package, *MAY_IMPORT_FROM_OUTSIDE[package])]
+    inside = [module for module in MODULES if is_within(module, f"headrace.{package}")]
+    assert len(inside) > 1, "the package is empty: is the walk broken?"
+    assert [
+        (module, found)
+        for module in inside
+        for found in sorted(imported_of_headrace(module))
+        if not any(is_within(found, place) for place in allowed)
+    ] == []
 
 
 def test_nothing_that_the_session_is_built_on_imports_the_session() -> None:

@@ -86,4 +86,5 @@ def test_the_wheel_holds_the_package_its_types_and_its_license(tmp_path: Path) -
     names = zipfile.ZipFile(wheel).namelist()
     assert {"headrace/__init__.py", "headrace/py.typed"} <= set(names)
     assert any(name.endswith("/LICENSE") for name in names)
-    assert {name.partition("/")[0].partition("-")[0] for name in names} == {"headrace"}
+    packages = {"headrace", "pyspark_headrace", "pyspark_headrace_name"}
+    assert {name.partition("/")[0].partition("-")[0] for name in names} == packages

@@ -108,14 +108,15 @@ class MemoryTable:
         did: Did,
         *,
         at: int | None = None,
-        uuid: str | None = None,
+        read_version: int | None = None,
         properties: Mapping[str, str] | None = None,
         touched: frozenset[tuple[str, int]] = frozenset(),
         **changed: Any,
     ) -> Published:
         """Make a version on top of the newest, or in a hole where Lance would do that too."""
-        number = at or max(self.versions, default=0) + 1
-        entry = Entry(number, uuid or f"uuid-{next(self._numbers)}", did.kind, dict(properties or {}))
+        newest = max(self.versions, default=0)
+        number, based_on = at or newest + 1, newest if read_version is None else read_version
+        entry = Entry(number, f"uuid-{next(self._numbers)}", did.kind, dict(properties or {}), based_on)
         if self.versions:
             self.versions[number] = replace(self.newest, entry=entry, did=did, touched=touched, **changed)
         else:
@@ -128,7 +129,10 @@ class MemoryTable:
         return sorted(row for path, row in self.places(seen))
 
     def places(self, version: Version) -> list[tuple[str, int]]:
-        every = [(file["path"]) for fragment in version.fragments for file in fragment["files"]]
+        every = [file["path"] for fragment in version.fragments for file in fragment["files"]]
+        missing = [path for path in every if path not in self.files]
+        if missing:
+            raise StorageError(f"Data file {missing[0]} was not found.")
         return [(path, row) for path in every for row in self.files[path] if (path, row) not in version.gone]
 
     def clean(self, retain: int, *, unverified: bool = False) -> None:
@@ -194,11 +198,10 @@ class MemoryStore:
             return self._replace(change, read_version, properties)
         self._require_no_conflict(change, read_version)
         if isinstance(change, Fence):
-            return table.add(Did.FENCE, properties=properties)
+            return table.add(Did.FENCE, read_version=read_version, properties=properties)
         if isinstance(change, Append):
-            return table.add(
-                Did.APPEND, properties=properties, fragments=table.newest.fragments + tuple(change.fragments)
-            )
+            fragments = table.newest.fragments + tuple(change.fragments)
+            return table.add(Did.APPEND, read_version=read_version, properties=properties, fragments=fragments)
         merged: MergedRows = change.transaction
         return table.add(
             Did.UPDATE,
@@ -215,6 +218,7 @@ class MemoryStore:
         return self.table.add(
             Did.OVERWRITE,
             at=read_version + 1,
+            read_version=read_version,
             properties=properties,
             schema=change.schema,
             columns=columns,

@@ -125,6 +125,8 @@ def test_what_others_did_since_decides_whether_a_change_lands(world: World, ours
         assert entry is not None
         assert (entry.version, entry.uuid) == (before + 1, published.uuid)
         assert entry.properties == {"mine": "yes"}
+        # A merge that was rebased says so; nothing else does.
+        assert entry.read_version == (before if ours == "merge" else version)
         assert world.store().open().version == before + 1
         added = {"append": [1, 50], "merge": [50] if 1 in rows else [1, 50], "fence": []}
         assert world.rows() == ([1, 50] if ours == "replace" else sorted(rows + added[ours]))
@@ -185,6 +187,8 @@ def test_the_history_tells_kinds_and_properties(world: World) -> None:
         {},
     ]
     assert len({entry.uuid for entry in entries}) == len(entries)
+    # Whoever restores names the version that is restored.
+    assert [entry.read_version for entry in entries[:-1]] == [0, 1, 2, 3, 4, 5, 6, 7]
 
 
 @EVERYWHERE

@@ -16,7 +16,7 @@ from memory_store import Did, MemorySnapshot, MemoryStore, MemoryTable, MergedRo
 
 from headrace.tables import bookmark, ledger
 from headrace.tables.fragments import Task, write_rows
-from headrace.tables.lance_store import LanceSnapshot, LanceStore
+from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
 from headrace.tables.location import Location
 from headrace.tables.message import Column, TaskMessage
 from headrace.tables.payload import Result, Rows, Upserts
@@ -74,6 +74,7 @@ class MemoryWorld:
         ids = list(ids)
 
         def merge(snapshot: Snapshot) -> Merge:
+            snapshot = getattr(snapshot, "inner", snapshot)
             assert isinstance(snapshot, MemorySnapshot)
             matched = frozenset(place for place in self.table.places(snapshot.seen) if place[1] in ids)
             return Merge(MergedRows(snapshot.version, matched, (self.table.write_file(ids),)))
@@ -94,9 +95,7 @@ class MemoryWorld:
 
     def restore(self, version: int) -> None:
         old = self.table.versions[version]
-        self.table.add(
-            Did.RESTORE, schema=old.schema, columns=old.columns, fragments=old.fragments, gone=old.gone
-        )
+        self.table.add(Did.RESTORE, schema=old.schema, columns=old.columns, fragments=old.fragments, gone=old.gone)
 
     def drop(self) -> None:
         self.table.drop()
@@ -191,9 +190,11 @@ class LanceWorld:
         ids = list(ids)
 
         def merge(snapshot: Snapshot) -> Merge:
+            snapshot = getattr(snapshot, "inner", snapshot)
             assert isinstance(snapshot, LanceSnapshot)
             builder = snapshot.dataset.merge_insert(["id"]).when_matched_update_all().when_not_matched_insert_all()
-            transaction, _ = builder.execute_uncommitted(self._batch(ids))
+            with translated(self.location, "merging rows"):
+                transaction, _ = builder.execute_uncommitted(self._batch(ids))
             return Merge(transaction)
 
         return Upserts(len(ids), merge)

@@ -30,8 +30,17 @@ def register(spark: Any) -> None:
         raise InvalidArgumentError(
             f"register needs a SparkSession, not {type(spark).__name__}.", hint="pass the session itself."
         )
-    registry.register(LanceDataSource)
-    registry.register(HeadraceDataSource)
+    for source in (LanceDataSource, HeadraceDataSource):
+        if not _is_known(spark, source.name()):
+            registry.register(source)
+
+
+def _is_known(spark: Any, name: str) -> bool:
+    """Whether Spark has found the format by itself; to register it again would only make it warn."""
+    try:
+        return bool(spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name))
+    except Exception:  # noqa: BLE001 - a remote session has no JVM at hand, and each kind says so in its own way
+        return False
 
 
 def require_pyspark(oldest: tuple[int, int] = _OLDEST) -> None:

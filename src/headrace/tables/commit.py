@@ -35,7 +35,7 @@ from headrace.tables.history import Finding, History, Memory
 from headrace.tables.ledger import NONE_LANDED, Decision, Run, Stamp, stamp_of
 from headrace.tables.payload import Payload
 from headrace.tables.settings import Rules
-from headrace.tables.store import Fence, Kind, Published, Snapshot, Store
+from headrace.tables.store import Fence, Published, Snapshot, Store
 
 _log = logging.getLogger("headrace.tables")
 
@@ -150,6 +150,9 @@ class Landing:
         landed = newest.epoch if newest and not is_reset else NONE_LANDED
         fence = ledger.next_stamp(newest, self.rules.query_id, landed, run, is_fence=True)
         published = self.store.publish(Fence(), read_version=finding.read_version, properties=fence.properties())
+        is_blind = published.version > finding.read_version + 1
+        if is_blind and self._history.rival(run.id, since=finding.read_version) is not None:
+            raise CommitConflictError("Another run took over at the same moment.", retryable=True)
         mark = Bookmark(published, fence)
         # Before anything of this run lands: from now on the absence of a bookmark means that nothing ever did.
         bookmark.write(self.store, mark)
@@ -168,20 +171,20 @@ class Landing:
             self._require_successors(published, snapshot)
         between = range(published.version - 1, read_version, -1)
         if between:
-            self._require_alone(snapshot, between[: self.rules.lookback], stamp, published, read_version)
+            self._require_alone(snapshot, between, stamp, published, read_version)
             try:
                 payload.require_fit(snapshot)
             except SchemaMismatchError as error:
                 raise LandingError(
-                    f"Epoch {stamp.epoch} of query {stamp.query_id!r} has landed as version {published.version}, but the "
-                    f"table's columns were changed at the same moment, and its rows have nulls there: {error}",
+                    f"Epoch {stamp.epoch} of query {stamp.query_id!r} has landed as version {published.version}, but "
+                    f"the table's columns were changed at the same moment, and its rows have nulls there: {error}",
                     hint="fill them in, or delete the rows and run the query again under a new streamingQueryId.",
                 ) from error
 
     @staticmethod
     def _require_successors(published: Published, snapshot: Snapshot) -> None:
-        newest = snapshot.entry(snapshot.version)
-        if newest is not None and newest.read_version < published.version and newest.kind is not Kind.OTHER:
+        kept = snapshot.kept_versions(published.version - 1)
+        if len(kept) <= snapshot.version - published.version:
             raise CommitConflictError(
                 f"Version {published.version} was written where history had been removed, below version "
                 f"{snapshot.version}.",
@@ -191,9 +194,9 @@ class Landing:
     def _require_alone(
         self, snapshot: Snapshot, between: Sequence[int], stamp: Stamp, published: Published, read_version: int
     ) -> None:
-        entries = [snapshot.entry(version) for version in between]
+        entries = [snapshot.entry(version) for version in between[: self.rules.lookback]]
         stamps = [stamp_of(entry.properties, stamp.query_id) for entry in entries if entry is not None]
-        if None in entries:
+        if len(stamps) < len(between):
             stamps.append(self._history.rival(stamp.run, since=read_version))
         for rival in stamps:
             if rival is not None and rival.run != stamp.run:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace._errors import HistoryGapError, TableReplacedError
 from headrace.tables import bookmark
@@ -18,9 +18,6 @@ from headrace.tables.settings import Rules
 from headrace.tables.store import Entry, Kind, Snapshot, Store
 
 _log = logging.getLogger("headrace.tables")
-
-# What cannot have been based on a version before an overwrite and come after it: Lance refuses it.
-_STOPPED_BY_A_REPLACEMENT = (Kind.APPEND, Kind.REPLACE, Kind.PROJECT)
 
 
 @dataclass(slots=True)
@@ -119,13 +116,15 @@ class History:
         floor = mark.at.version if mark else 0
         seen = self._read(snapshot, snapshot.kept_versions(floor), down_to=floor)
         newest = seen.stamp or (mark.stamp if mark else None)
+        if newest and mark and newest.checkpoint == mark.stamp.checkpoint and newest.epoch < mark.stamp.epoch:
+            newest = replace(newest, epoch=mark.stamp.epoch)  # Epochs of one checkpoint only go up.
         if newest is not None and self.run is not None and newest.run == self.run.id:
             self._require_not_replaced(seen)
         return Finding(snapshot, newest, snapshot.version)
 
     def _read(self, snapshot: Snapshot, versions: Sequence[int], *, down_to: int | None = None) -> _Seen:
         """Read versions, newest first, until one carries a stamp of the query."""
-        expected = oldest_base = snapshot.version
+        expected = snapshot.version
         missing: list[int] = []
         replaced: Entry | None = None
         stamp: Stamp | None = None
@@ -137,14 +136,13 @@ class History:
                 missing.append(version)
                 continue
             stamp = stamp_of(entry.properties, self.rules.query_id)
-            if stamp is not None and entry.kind is Kind.REPLACE and oldest_base < version:
-                _log.warning("Version %d was written where history had been removed: it is no part of it.", version)
+            if stamp is not None and entry.kind is Kind.REPLACE and missing:
+                # Cleanup removes the oldest first. An overwrite below a hole was written into one, and is no part of
+                # what came after it; a true one would be the bookmark's.
                 stamp = None
                 continue
             if stamp is not None:
                 break
-            if entry.kind in _STOPPED_BY_A_REPLACEMENT:
-                oldest_base = min(oldest_base, entry.read_version)
             if entry.kind in (Kind.REPLACE, Kind.RESTORE):
                 replaced = entry
         if stamp is None and down_to is not None:

@@ -87,8 +87,7 @@ class LanceSnapshot:
         if transaction is None:
             return Entry(version, "", Kind.OTHER)
         kind = _KINDS.get(type(transaction.operation), Kind.OTHER)
-        properties = dict(transaction.transaction_properties or {})
-        return Entry(version, transaction.uuid, kind, properties, transaction.read_version)
+        return Entry(version, transaction.uuid, kind, dict(transaction.transaction_properties or {}))
 
     def kept_versions(self, above: int) -> list[int]:
         """The versions that are still kept, down to but without ``above``, newest first."""
@@ -146,12 +145,25 @@ class LanceStore:
             merge: Transaction = change.transaction
             return Transaction(merge.read_version, merge.operation, merge.uuid, properties)
         if isinstance(change, Fence):
-            operation: Any = LanceOperation.Project(self.open(version=read_version).dataset.lance_schema)
+            operation: Any = LanceOperation.Project(self._at(read_version).dataset.lance_schema)
         elif isinstance(change, Append):
             operation = LanceOperation.Append(_fragments(change.fragments))
         else:
             operation = LanceOperation.Overwrite(change.schema, _fragments(change.fragments))
         return Transaction(read_version, operation, transaction_properties=properties)
+
+    def _at(self, version: int) -> LanceSnapshot:
+        try:
+            return self.open(version=version)
+        except TableNotFoundError:
+            if self.open().version > version:
+                raise self._cleaned(version) from None
+            raise
+
+    def _cleaned(self, version: int) -> CommitConflictError:
+        return CommitConflictError(
+            f"Version {version} of {self.location} was cleaned up during a commit.", retryable=True
+        )
 
     def _find_out(self, uuid: str, read_version: int, error: Exception) -> Published:
         try:
@@ -168,9 +180,7 @@ class LanceStore:
                 hint="restart the query, which looks before it commits.",
             ) from self.location.cause(error)
         if _is_missing(error) and snapshot.version > read_version:
-            raise CommitConflictError(
-                f"Version {read_version} of {self.location} was cleaned up during a commit.", retryable=True
-            ) from None
+            raise self._cleaned(read_version) from None
         raise StorageError(
             f"A commit to {self.location} failed, and the table shows no trace of it: {self._said(error)}",
             hint="see to the cause and restart the query, which sends the epoch again.",

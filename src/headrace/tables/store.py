@@ -28,13 +28,12 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One version in the table's history; ``read_version`` is the version its writer had looked at."""
+    """One version in the table's history."""
 
     version: int
     uuid: str
     kind: Kind
     properties: Mapping[str, str] = field(default_factory=dict)
-    read_version: int = 0
 
 
 @dataclass(frozen=True, slots=True)

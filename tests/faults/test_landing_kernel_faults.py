@@ -1,0 +1,169 @@
+"""Kills and errors inside single system calls of a commit, and disks that are full. Without Spark."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from landing_rig import Driver, Epochs, Watcher, make_table, require_exact, rows_of, state_after
+
+slow = pytest.mark.slow
+
+
+def new_run() -> str:
+    return uuid.uuid4().hex
+
+
+def manifest_of(uri: str, version: int) -> str:
+    """Lance counts the names of manifests down from the largest 64-bit number."""
+    return f"{uri}/_versions/{2**64 - 1 - version}.manifest"
+
+
+def version_of(mode: str, epoch: int) -> int:
+    """The version an epoch becomes: after the one that made the table, and the fence if there is one."""
+    return epoch + (3 if mode == "append" else 2)
+
+
+def strace(call: str, path: str, fault: str) -> list[str]:
+    """A command that runs another, with a fault in each such system call on a path."""
+    return ["strace", "-f", "-qq", "-o", "/dev/null", "-P", path, "-e", f"trace={call}", "-e", f"inject={call}:{fault}"]
+
+
+@pytest.fixture(scope="module")
+def tracer() -> None:
+    if shutil.which("strace") is None:
+        pytest.skip("strace is not installed")
+    tried = subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, text=True, check=False)
+    if tried.returncode:
+        pytest.skip(f"strace may not trace here: {tried.stderr.strip()}")
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return make_table(str(tmp_path / "t.lance"))
+
+
+@pytest.mark.usefixtures("tracer")
+@pytest.mark.parametrize(
+    ("mode", "epoch", "is_linked"),
+    [
+        ("append", 1, False),
+        ("append", 1, True),
+        *(
+            pytest.param(mode, epoch, is_linked, marks=slow)
+            for mode, epoch in [("append", 0), ("append", 2), ("complete", 0), ("complete", 1), ("complete", 2)]
+            for is_linked in (False, True)
+        ),
+    ],
+)
+def test_a_kill_inside_the_commit_leaves_the_old_version_or_the_new_one(
+    uri: str, mode: str, epoch: int, is_linked: bool
+) -> None:
+    """F2, L13, L14: the hard link of the manifest is the commit; the kill comes right before it, or right after."""
+    manifest = manifest_of(uri, version_of(mode, epoch))
+    under = (
+        strace("unlink", f"{manifest}#1", "signal=SIGKILL")
+        if is_linked
+        else strace("linkat", manifest, "signal=SIGKILL")
+    )
+    with Watcher(uri, mode, 4) as watcher:
+        with Driver(Epochs(uri, new_run(), end=4, mode=mode), under=under) as driver:
+            driver.require_killed()
+        assert rows_of(uri) == state_after(mode, epoch + is_linked)
+        with Driver(Epochs(uri, new_run(), first=epoch, end=4, mode=mode)) as driver:
+            assert driver.require_done()["landed"] == 4 - epoch - is_linked
+        watcher.wait_for(4)
+    require_exact(uri, mode, 4)
+
+
+@slow
+@pytest.mark.usefixtures("tracer")
+@pytest.mark.parametrize(
+    ("call", "file", "epochs"),
+    [
+        ("linkat", "_versions/18446744073709551613.manifest", 0),
+        ("unlink", "_versions/18446744073709551613.manifest#1", 0),
+        ("renameat", "_versions/latest_version_hint.json", 0),
+        ("renameat", "_headrace/{bookmark}", 0),
+    ],
+)
+def test_a_kill_during_the_take_over_is_made_up_for_by_the_next_run(
+    uri: str, call: str, file: str, epochs: int
+) -> None:
+    """F2, L14: before and after the fence's link, at Lance's hint of it, and at the bookmark after it."""
+    from headrace.tables import bookmark
+    from landing_rig import QUERY
+
+    path = f"{uri}/{file.format(bookmark=bookmark._name(QUERY))}"
+    with Driver(Epochs(uri, new_run(), end=3), under=strace(call, path, "signal=SIGKILL")) as driver:
+        driver.require_killed()
+    assert rows_of(uri) == ()
+    with Driver(Epochs(uri, new_run(), end=3)) as driver:
+        assert driver.require_done()["landed"] == 3
+    require_exact(uri, "append", 3)
+
+
+@pytest.mark.usefixtures("tracer")
+@pytest.mark.parametrize("error", ["ENOSPC", pytest.param("EIO", marks=slow)])
+@pytest.mark.parametrize("mode", ["append", pytest.param("complete", marks=slow)])
+def test_a_manifest_that_cannot_be_written_fails_its_epoch_and_nothing_else(uri: str, mode: str, error: str) -> None:
+    """F9: the disk refuses the commit of epoch 1 itself; the table stays as it was, and the next run lands it."""
+    under = strace("linkat", manifest_of(uri, version_of(mode, 1)), f"error={error}")
+    with Driver(Epochs(uri, new_run(), end=3, mode=mode), under=under) as driver:
+        driver.require_failed("StorageError")
+    assert rows_of(uri) == state_after(mode, 1)
+    with Driver(Epochs(uri, new_run(), first=1, end=3, mode=mode)) as driver:
+        driver.require_done()
+    require_exact(uri, mode, 3)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 512 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)], capture_output=True, text=True, check=False
+    )
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.mark.parametrize("mode", ["append", pytest.param("complete", marks=slow)])
+def test_a_full_disk_fails_an_epoch_and_the_stream_goes_on_when_there_is_room(small_disk: Path, mode: str) -> None:
+    """F9: whatever the room that is left is enough for, data, transaction, manifest or bookmark."""
+    uri = make_table(str(small_disk / "t.lance"))
+    landed = failures = 0
+    with Watcher(uri, mode, 100) as watcher:
+        for pages in [0, 1, 2, 3, 4, 5, 6, 8]:
+            filler = fill(small_disk, spare_pages=pages)
+            with Driver(Epochs(uri, new_run(), first=landed, end=100, mode=mode)) as driver:
+                said = driver.require_failed("StorageError")
+            assert "No space left" in said or "os error 28" in said, said
+            failures += 1
+            # What landed before the disk was full has landed, all of it and nothing more.
+            landed = len([count for count in range(100) if rows_of(uri) >= state_after(mode, count)]) - 1
+            assert rows_of(uri) == state_after(mode, landed)
+            filler.unlink()
+        last = landed + 3
+        with Driver(Epochs(uri, new_run(), first=landed, end=last, mode=mode)) as driver:
+            driver.require_done()
+        watcher.wait_for(last)
+    require_exact(uri, mode, last)
+    assert failures == 8
+
+
+def fill(disk: Path, *, spare_pages: int) -> Path:
+    """Takes all the room of a disk but so many pages."""
+    filler = disk / "filler"
+    room = shutil.disk_usage(disk).free - spare_pages * 4096
+    filler.write_bytes(b"\0" * room)
+    return filler
