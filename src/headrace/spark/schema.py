@@ -9,14 +9,18 @@ import pyarrow as pa
 
 def arrow_schema(schema: Any) -> pa.Schema:
     """The Arrow schema of batches with a Spark schema, time zones spelled ``UTC``."""
+    return pa.schema(
+        [pa.field(field.name, _arrow_type(field.dataType), nullable=field.nullable) for field in schema.fields]
+    )
+
+
+def _arrow_type(kind: Any) -> pa.DataType:
     from pyspark.sql.pandas.types import to_arrow_type
 
-    return pa.schema(
-        [
-            pa.field(field.name, in_utc(to_arrow_type(field.dataType)), nullable=field.nullable)
-            for field in schema.fields
-        ]
-    )
+    try:
+        return to_arrow_type(kind, timezone="UTC")
+    except TypeError:  # Before 4.3 there is no such argument, and the session's zone is written.
+        return in_utc(to_arrow_type(kind))
 
 
 def in_utc(kind: pa.DataType) -> pa.DataType:

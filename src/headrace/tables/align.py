@@ -190,6 +190,9 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     source = array.type
     if source.equals(target):
         return array
+    if array.offset and pa.types.is_nested(source):
+        # pyarrow does not put nested arrays together from parts of others.
+        array = pa.concat_arrays([array, array.slice(0, 0)])
     if pa.types.is_null(source):
         return filler(pa.field(path, target), len(array))
     if isinstance(target, pa.BaseExtensionType):
@@ -285,8 +288,21 @@ def _require_not_null(array: pa.Array, field: pa.Field, path: str) -> None:
             f"Column {path!r} holds nulls, and the table does not allow them there.",
             hint="drop those rows, or fill them in the query.",
         )
+    if not _forbids_nulls_inside(field.type):
+        return
+    present = array.drop_null() if array.null_count else array
     if pa.types.is_struct(field.type):
-        inside = array.flatten() if array.null_count == 0 else array.drop_null().flatten()
-        for child, values in zip(field.type, inside, strict=True):
-            if not child.nullable or pa.types.is_nested(child.type):
-                _require_not_null(values, child, f"{path}.{child.name}")
+        for child, values in zip(field.type, present.flatten(), strict=True):
+            _require_not_null(values, child, f"{path}.{child.name}")
+    elif pa.types.is_map(field.type):
+        entries = present.cast(pa.list_(pa.struct([field.type.key_field, field.type.item_field]))).flatten()
+        _require_not_null(entries.field(1), field.type.item_field, f"{path}.value")
+    else:
+        _require_not_null(present.flatten(), field.type.value_field, f"{path}.item")
+
+
+def _forbids_nulls_inside(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType) or not pa.types.is_nested(kind):
+        return False
+    children = [kind.item_field] if pa.types.is_map(kind) else [kind.field(i) for i in range(kind.num_fields)]
+    return any(not child.nullable or _forbids_nulls_inside(child.type) for child in children)

@@ -39,8 +39,9 @@ from headrace.tables.store import Fence, Published, Snapshot, Store
 
 _log = logging.getLogger("headrace.tables")
 
-_ATTEMPTS = 30
-_LONGEST_PAUSE_SECONDS = 0.1
+# A fence fails whenever somebody appends at the same moment: on a busy table it takes several tries.
+_ATTEMPTS = 100
+_LONGEST_PAUSE_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +99,9 @@ class Landing:
             return Outcome()
         may_rebase = payload.may_rebase
         conflict: CommitConflictError | None = None
-        for attempt in range(_ATTEMPTS):
+        for _ in range(_ATTEMPTS):
             if conflict is not None:
-                self.pause(random.uniform(0, min(_LONGEST_PAUSE_SECONDS, 0.005 * 2**attempt)))
+                self.pause(random.uniform(0, _LONGEST_PAUSE_SECONDS))
             finding = self._history.look_up(may_rebase=may_rebase)  # 1, 2
             run = self._run(finding.newest)
             decision = self._decide(finding, epoch, run)  # 3

@@ -15,9 +15,24 @@ from headrace.tables import bookmark
 from headrace.tables.bookmark import Bookmark
 from headrace.tables.ledger import Run, Stamp, stamp_of
 from headrace.tables.settings import Rules
-from headrace.tables.store import Entry, Kind, Snapshot, Store
+from headrace.tables.store import Entry, Kind, Published, Snapshot, Store
 
 _log = logging.getLogger("headrace.tables")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What reading the history down from a version brought up.
+
+    Attributes:
+        at: The version it was read down from; None if that was already removed.
+        stamp: The newest stamp of the query.
+        replaced: The oldest overwrite or restore above it.
+    """
+
+    at: Published | None
+    stamp: Stamp | None
+    replaced: Entry | None
 
 
 @dataclass(slots=True)
@@ -26,6 +41,7 @@ class Memory:
 
     last: Bookmark | None = None
     versions_read: int = 0
+    seen: Seen | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +57,6 @@ class Finding:
     snapshot: Snapshot
     newest: Stamp | None
     read_version: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    """What reading the history brought up: the newest stamp, and the oldest overwrite or restore above it."""
-
-    stamp: Stamp | None
-    replaced: Entry | None
 
 
 @dataclass
@@ -78,7 +86,7 @@ class History:
 
     def _since(self, known: Bookmark, snapshot: Snapshot, *, may_rebase: bool) -> Finding:
         """In a run that has stamped before: only what came after its last stamp can matter."""
-        if not self._is_kept_or_cleaned(known, snapshot):
+        if not self._is_kept_or_cleaned(known.at, snapshot):
             raise TableReplacedError(
                 f"The table does not have the version {known.at.version} that query {self.rules.query_id!r} made: it "
                 f"was dropped and made anew while the query was running. Nothing more was landed.",
@@ -103,31 +111,49 @@ class History:
         return Finding(snapshot, rival or known.stamp, known.at.version)
 
     def _everything(self, snapshot: Snapshot) -> Finding:
-        """In a process that knows nothing of the run: down to the bookmark, or to the beginning."""
+        """In a process that knows nothing of the run: down to the bookmark, or to the beginning.
+
+        What was read once is not read again: a table that others write to all the time would change faster than its
+        history could be read, and the run never get to take over.
+        """
+        before = self.memory.seen
+        if before is not None and before.at is not None and self._is_kept_or_cleaned(before.at, snapshot):
+            seen = self._read(snapshot, snapshot.kept_versions(before.at.version), down_to=before.at.version)
+            seen = replace(seen, at=seen.at or before.at)
+            if seen.stamp is None:
+                seen = replace(seen, stamp=before.stamp, replaced=seen.replaced or before.replaced)
+        else:
+            snapshot, seen = self._from_bookmark(snapshot)
+        self.memory.seen = seen
+        if seen.stamp is not None and self.run is not None and seen.stamp.run == self.run.id:
+            self._require_not_replaced(seen)
+        return Finding(snapshot, seen.stamp, snapshot.version)
+
+    def _from_bookmark(self, snapshot: Snapshot) -> tuple[Snapshot, Seen]:
         mark = bookmark.read(self.store, self.rules.query_id)
         if mark is not None and mark.at.version > snapshot.version:
             snapshot = self.store.open()  # Perhaps it was made between the two.
-        if mark is not None and not self._is_kept_or_cleaned(mark, snapshot):
+        if mark is not None and not self._is_kept_or_cleaned(mark.at, snapshot):
             _log.warning(
                 "The bookmark of query %r is of an earlier table at the same address and is not used.",
                 self.rules.query_id,
             )
             mark = None
-        floor = mark.at.version if mark else 0
-        seen = self._read(snapshot, snapshot.kept_versions(floor), down_to=floor)
-        newest = seen.stamp or (mark.stamp if mark else None)
-        if newest and mark and newest.checkpoint == mark.stamp.checkpoint and newest.epoch < mark.stamp.epoch:
+        if mark is None:
+            return snapshot, self._read(snapshot, snapshot.kept_versions(0), down_to=0)
+        seen = self._read(snapshot, snapshot.kept_versions(mark.at.version), down_to=mark.at.version)
+        newest = seen.stamp or mark.stamp
+        if newest.checkpoint == mark.stamp.checkpoint and newest.epoch < mark.stamp.epoch:
             newest = replace(newest, epoch=mark.stamp.epoch)  # Epochs of one checkpoint only go up.
-        if newest is not None and self.run is not None and newest.run == self.run.id:
-            self._require_not_replaced(seen)
-        return Finding(snapshot, newest, snapshot.version)
+        return snapshot, replace(seen, at=seen.at or mark.at, stamp=newest)
 
-    def _read(self, snapshot: Snapshot, versions: Sequence[int], *, down_to: int | None = None) -> _Seen:
+    def _read(self, snapshot: Snapshot, versions: Sequence[int], *, down_to: int | None = None) -> Seen:
         """Read versions, newest first, until one carries a stamp of the query."""
         expected = snapshot.version
         missing: list[int] = []
         replaced: Entry | None = None
         stamp: Stamp | None = None
+        at: Published | None = None
         for version in versions:
             missing.extend(range(expected, version, -1))
             expected = version - 1
@@ -135,6 +161,8 @@ class History:
             if entry is None:
                 missing.append(version)
                 continue
+            if version == snapshot.version:
+                at = Published(version, entry.uuid)
             stamp = stamp_of(entry.properties, self.rules.query_id)
             if stamp is not None and entry.kind is Kind.REPLACE and missing:
                 # Cleanup removes the oldest first. An overwrite below a hole was written into one, and is no part of
@@ -149,9 +177,9 @@ class History:
             missing.extend(range(expected, down_to, -1))
         if missing:
             self._report_gap(missing, stamp)
-        return _Seen(stamp, replaced)
+        return Seen(at, stamp, replaced)
 
-    def _require_not_replaced(self, seen: _Seen) -> None:
+    def _require_not_replaced(self, seen: Seen) -> None:
         if seen.replaced is not None:
             raise TableReplacedError(
                 f"Version {seen.replaced.version} of the table is an {seen.replaced.kind.value} by another writer, "
@@ -160,12 +188,12 @@ class History:
                 hint="if that was meant, restart the query: it goes on after the epochs it has landed.",
             )
 
-    def _is_kept_or_cleaned(self, mark: Bookmark, snapshot: Snapshot) -> bool:
-        """Whether the version of a bookmark is in this table, or was; not if the table is another one."""
-        if mark.at.version > snapshot.version:
+    def _is_kept_or_cleaned(self, made: Published, snapshot: Snapshot) -> bool:
+        """Whether a version is in this table, or was; not if the table is another one."""
+        if made.version > snapshot.version:
             return False
-        entry = self._entry(snapshot, mark.at.version)
-        return entry is None or entry.uuid == mark.at.uuid
+        entry = self._entry(snapshot, made.version)
+        return entry is None or entry.uuid == made.uuid
 
     def rival(self, run: str, since: int) -> Stamp | None:
         """The bookmark's stamp, if another run made it after a version."""

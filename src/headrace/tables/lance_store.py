@@ -17,6 +17,8 @@ from lance.dataset import LanceDataset, LanceOperation, Transaction
 from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
+from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
+from lance_namespace.errors import TableNotFoundError as NoTableInNamespaceError
 
 from headrace._errors import (
     CommitConflictError,
@@ -31,6 +33,9 @@ from headrace.tables.message import Column
 from headrace.tables.store import Append, Change, Entry, Fence, Kind, Merge, Published, Replace
 
 _log = logging.getLogger("headrace.tables")
+
+# What Lance raises when something is wrong with a table, its files or its namespace.
+LANCE_ERRORS = (OSError, ValueError, RuntimeError, LanceNamespaceError)
 
 _KINDS = {
     LanceOperation.Append: Kind.APPEND,
@@ -53,9 +58,10 @@ _REQUESTS_AT_ONCE = 8
 class LanceSnapshot:
     """A Lance table as it was when it was opened."""
 
-    def __init__(self, dataset: LanceDataset, location: Location) -> None:
+    def __init__(self, dataset: LanceDataset, location: Location, files: LanceFileSession) -> None:
         self.dataset = dataset
         self._location = location
+        self._files = files
 
     @property
     def version(self) -> int:
@@ -92,7 +98,7 @@ class LanceSnapshot:
     def kept_versions(self, above: int) -> list[int]:
         """The versions that are still kept, down to but without ``above``, newest first."""
         with translated(self._location, "listing the versions"):
-            names = _files_of(self.dataset.uri, self._location).list("_versions")
+            names = self._files.list("_versions")
         found = (_version_of(name.rpartition("/")[2]) for name in names)
         return sorted((version for version in found if above < version <= self.version), reverse=True)
 
@@ -103,6 +109,8 @@ class LanceStore:
     def __init__(self, location: Location) -> None:
         self.location = location
         self._uri = location.uri
+        self._schema: tuple[int, Any] = (0, None)
+        self._vended: dict[str, str] | None = None
 
     def open(self, *, version: int | None = None) -> LanceSnapshot:
         """Open the newest version afresh, or the one that is named."""
@@ -110,15 +118,18 @@ class LanceStore:
             arguments = self.location.lance_arguments()
             try:
                 dataset = lance.dataset(self.location.uri or None, version=version, **arguments)
-            except ValueError as error:
-                if not _is_missing(error):
+            except (ValueError, NoTableInNamespaceError, NamespaceNotFoundError) as error:
+                if isinstance(error, ValueError) and not _is_missing(error):
                     raise
                 raise TableNotFoundError(
                     f"There is no Lance table at {self.location}.",
                     hint="create it first, or set createTable=true.",
                 ) from None
         self._uri = dataset.uri
-        return LanceSnapshot(dataset, self.location)
+        if self.location.namespace:
+            self._vended = dataset.latest_storage_options()
+        self._schema = (int(dataset.version), dataset.lance_schema)
+        return LanceSnapshot(dataset, self.location, self._files())
 
     def publish(self, change: Change, *, read_version: int, properties: Mapping[str, str]) -> Published:
         """Make one new version, and find out what became of it if the answer does not come."""
@@ -128,7 +139,7 @@ class LanceStore:
                 self._uri,
                 transaction,
                 max_retries=_STRICT if isinstance(change, Replace) else _RETRIES,
-                **self.location.lance_arguments(),
+                **self._arguments(),
             )
         except LanceConflict as error:
             raise CommitConflictError(
@@ -136,7 +147,7 @@ class LanceStore:
                 retryable=bool(error.retryable) or isinstance(change, Replace),
                 hint="the epoch has not landed; restart the query, which sends it again.",
             ) from self.location.cause(error)
-        except (OSError, ValueError, RuntimeError) as error:
+        except LANCE_ERRORS as error:
             return self._find_out(transaction.uuid, read_version, error)
         return Published(int(dataset.version), transaction.uuid)
 
@@ -145,16 +156,19 @@ class LanceStore:
             merge: Transaction = change.transaction
             return Transaction(merge.read_version, merge.operation, merge.uuid, properties)
         if isinstance(change, Fence):
-            operation: Any = LanceOperation.Project(self._at(read_version).dataset.lance_schema)
+            operation: Any = LanceOperation.Project(self._schema_at(read_version))
         elif isinstance(change, Append):
             operation = LanceOperation.Append(_fragments(change.fragments))
         else:
             operation = LanceOperation.Overwrite(change.schema, _fragments(change.fragments))
         return Transaction(read_version, operation, transaction_properties=properties)
 
-    def _at(self, version: int) -> LanceSnapshot:
+    def _schema_at(self, version: int) -> Any:
+        """The schema of a version, which is nearly always the one that was opened last."""
+        if self._schema[0] == version:
+            return self._schema[1]
         try:
-            return self.open(version=version)
+            return self.open(version=version).dataset.lance_schema
         except TableNotFoundError:
             if self.open().version > version:
                 raise self._cleaned(version) from None
@@ -189,17 +203,18 @@ class LanceStore:
     def missing_files(self, files: Sequence[str]) -> list[str]:
         """Those of the data files that are not there."""
         with translated(self.location, "looking for data files"):
-            session = _files_of(self._uri, self.location)
+            session = self._files()
             return [
                 file for file, is_there in _each(lambda file: session.contains(f"data/{file}"), files) if not is_there
             ]
 
     def delete_files(self, files: Sequence[str]) -> None:
         """Remove data files, as far as possible."""
-        session = _files_of(self._uri, self.location)
+        with translated(self.location, "looking for data files"):
+            session = self._files()
 
         def delete(file: str) -> None:
-            with contextlib.suppress(OSError, ValueError, RuntimeError):
+            with contextlib.suppress(*LANCE_ERRORS):
                 session.delete_file(f"data/{file}")
 
         _each(delete, files)
@@ -208,7 +223,7 @@ class LanceStore:
         """A small text kept beside the table, or None."""
         with translated(self.location, "reading a note"):
             try:
-                content = _files_of(self._uri, self.location).read_range(f"{_NOTES}/{name}", 0, _NOTE_BYTES)
+                content = self._files().read_range(f"{_NOTES}/{name}", 0, _NOTE_BYTES)
             except OSError as error:
                 if _is_missing(error):
                     return None
@@ -223,7 +238,15 @@ class LanceStore:
         with translated(self.location, "writing a note"), tempfile.NamedTemporaryFile() as file:
             file.write(content.ljust(_NOTE_BYTES))
             file.flush()
-            _files_of(self._uri, self.location).upload_file(file.name, f"{_NOTES}/{name}")
+            self._files().upload_file(file.name, f"{_NOTES}/{name}")
+
+    def _arguments(self) -> dict[str, Any]:
+        """How to reach the table's files. Lance asks a namespace for later credentials by itself, not for the first."""
+        arguments = self.location.lance_arguments()
+        return arguments | ({"storage_options": self._vended} if self._vended else {})
+
+    def _files(self) -> LanceFileSession:
+        return LanceFileSession(self._uri, **self._arguments())
 
     def _said(self, error: BaseException) -> str:
         return _without_source_lines(self.location.redact(str(error)))
@@ -247,10 +270,6 @@ def columns_of(schema: Any) -> dict[int, Column]:
 
 def _fragments(values: Sequence[Mapping[str, Any]]) -> list[FragmentMetadata]:
     return [FragmentMetadata.from_json(json.dumps(value)) for value in values]
-
-
-def _files_of(uri: str, location: Location) -> LanceFileSession:
-    return LanceFileSession(uri, **location.lance_arguments())
 
 
 def _each(call: Any, files: Sequence[str]) -> list[tuple[str, Any]]:
@@ -286,6 +305,6 @@ def translated(location: Location, doing: str) -> Iterator[None]:
         yield
     except HeadraceError:
         raise
-    except (OSError, ValueError, RuntimeError) as error:
+    except LANCE_ERRORS as error:
         said = _without_source_lines(location.redact(str(error)))
         raise StorageError(f"{doing[:1].upper()}{doing[1:]} of {location} failed: {said}") from location.cause(error)

@@ -78,6 +78,6 @@ def _connect(location: Location) -> Any:
         return lance_namespace.connect(location.namespace, dict(location.namespace_options))
     except Exception as error:  # noqa: BLE001 - a namespace is a plug-in: it may raise anything
         raise ConfigurationError(
-            f"The Lance namespace {location.namespace!r} cannot be used: {location.redact(str(error))}",
-            hint="check the options 'namespace' and 'namespace.*'; 'dir' needs namespace.root, 'rest' namespace.uri.",
+            f"The Lance namespace {location.namespace!r} cannot be used: {location.redact(repr(error))}",
+            hint="namespace is 'dir' (with namespace.root), 'rest' (with namespace.uri), or a class's full name.",
         ) from None

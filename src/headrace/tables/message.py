@@ -104,7 +104,7 @@ class TaskMessage:
                 run=Run(*map(str, value["run"])) if value["run"] is not None else None,
                 epoch=_number(value["epoch"]) if value["epoch"] is not None else None,
             )
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise LandingError(f"A task's message cannot be read: {error!r}.") from error
         if sum(fragment["physical_rows"] for fragment in message.fragments) != message.rows:
             raise LandingError(f"The message of partition {message.partition} does not count its own rows right.")
