@@ -77,7 +77,24 @@ class Alignment:
             ]
         for (field, _), array in zip(self._columns, arrays, strict=True):
             _require_not_null(array, field, field.name)
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+        return pa.RecordBatch.from_arrays([_placed(array) for array in arrays], schema=self.schema)
+
+
+def _placed(array: pa.Array) -> pa.Array:
+    """``array`` where Lance can take it: its decimals at addresses that are multiples of 16, as Spark's are not."""
+    if _holds_wide_values(array.type) and any(buffer and buffer.address % 16 for buffer in array.buffers()):
+        return array.copy_to(pa.default_cpu_memory_manager())
+    return array
+
+
+def _holds_wide_values(kind: pa.DataType) -> bool:
+    if isinstance(kind, pa.BaseExtensionType):
+        return _holds_wide_values(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _holds_wide_values(kind.value_type)
+    if pa.types.is_decimal(kind) or pa.types.is_interval(kind):
+        return True
+    return any(_holds_wide_values(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def _refuse(source: pa.DataType, target: pa.DataType, path: str) -> SchemaMismatchError:

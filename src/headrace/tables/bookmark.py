@@ -1,7 +1,8 @@
 """The bookmark: where in the table's history a query has got to, kept where cleanup does not reach.
 
 Written after each commit and before the first, so that no number of other people's versions, and no cleanup of
-old ones, makes a landed epoch look new. A bookmark that is behind is still true and only means reading further.
+old ones, makes a landed epoch look new. A bookmark that is behind is still true and only means reading further. Each
+run has its own: one that was paused cannot put back what a later one has written.
 """
 
 from __future__ import annotations
@@ -30,17 +31,26 @@ class Bookmark:
     stamp: Stamp
 
 
-def _name(query_id: str) -> str:
-    return f"{hashlib.sha256(query_id.encode()).hexdigest()[:40]}.json"
+def _prefix(query_id: str) -> str:
+    return hashlib.sha256(query_id.encode()).hexdigest()[:40]
+
+
+def _name(stamp: Stamp) -> str:
+    return f"{_prefix(stamp.query_id)}-{hashlib.sha256(stamp.run.encode()).hexdigest()[:16]}.json"
 
 
 def read(store: Store, query_id: str) -> Bookmark | None:
-    """The query's bookmark, or None.
+    """The query's newest bookmark, or None.
 
     Raises:
-        LandingError: It is not readable as one.
+        LandingError: One is not readable.
     """
-    text = store.read_note(_name(query_id))
+    marks = [_read(store, query_id, name) for name in store.list_notes() if name.startswith(_prefix(query_id))]
+    return max((mark for mark in marks if mark is not None), key=lambda mark: mark.at.version, default=None)
+
+
+def _read(store: Store, query_id: str, name: str) -> Bookmark | None:
+    text = store.read_note(name)
     if text is None:
         return None
     try:
@@ -51,11 +61,20 @@ def read(store: Store, query_id: str) -> Bookmark | None:
         found = Bookmark(Published(**value["at"]), Stamp(**(stamp | {"superseded": tuple(stamp["superseded"])})))
     except (ValueError, KeyError, TypeError) as error:
         raise LandingError(
-            f"The bookmark of query {query_id!r}, the table's file _headrace/{_name(query_id)}, cannot be read: "
+            f"A bookmark of query {query_id!r}, the file {name} in the table's folder _headrace/notes, cannot be read: "
             f"{error!r}.",
             hint="if no newer headrace wrote it, remove the file: the table's history is then read instead.",
         ) from error
     return found if found.stamp.query_id == query_id else None
+
+
+def remove_older(store: Store, mark: Bookmark) -> None:
+    """Remove the bookmarks of earlier runs, as far as possible, once a run has its own."""
+    for name in store.list_notes():
+        if name.startswith(_prefix(mark.stamp.query_id)) and name != _name(mark.stamp):
+            other = _read(store, mark.stamp.query_id, name)
+            if other is not None and other.at.version < mark.at.version:
+                store.delete_note(name)
 
 
 def write(store: Store, bookmark: Bookmark) -> None:
@@ -65,4 +84,4 @@ def write(store: Store, bookmark: Bookmark) -> None:
         StorageError: It cannot be written.
     """
     value = {"bookmark": _VERSION, "at": asdict(bookmark.at), "stamp": asdict(bookmark.stamp)}
-    store.write_note(_name(bookmark.stamp.query_id), json.dumps(value, separators=(",", ":")))
+    store.write_note(_name(bookmark.stamp), json.dumps(value, separators=(",", ":")))

@@ -67,6 +67,10 @@ class Landing:
         run: The run; None takes the place of whichever run stamped last.
         memory: What this process remembers of the run.
         pause: Called with seconds between two tries.
+
+    Attributes:
+        may_have_landed: Whether a commit was sent that is not known to have failed; then its files are not to be
+            touched, whatever was raised.
     """
 
     store: Store
@@ -77,6 +81,7 @@ class Landing:
 
     def __post_init__(self) -> None:
         self._history = History(self.store, self.rules, self.run, self.memory)
+        self.may_have_landed = False
 
     def has_landed(self, epoch: int) -> bool:
         """Steps 1 to 3, before any work is done for an epoch.
@@ -116,10 +121,12 @@ class Landing:
                 _crash.reach("before-commit", epoch)
                 stamp = ledger.next_stamp(finding.newest, self.rules.query_id, epoch, run)
                 properties = stamp.properties(mode=payload.mode, rows=payload.rows, files=len(payload.files))
+                self.may_have_landed = True
                 published = self.store.publish(change, read_version=finding.read_version, properties=properties)  # 6
                 _crash.reach("after-commit", epoch)
                 self._verify(published, finding.read_version, stamp, payload)  # 7
             except CommitConflictError as error:
+                self.may_have_landed = False
                 if not error.retryable:
                     raise
                 conflict, may_rebase = error, False
@@ -152,11 +159,12 @@ class Landing:
         fence = ledger.next_stamp(newest, self.rules.query_id, landed, run, is_fence=True)
         published = self.store.publish(Fence(), read_version=finding.read_version, properties=fence.properties())
         is_blind = published.version > finding.read_version + 1
-        if is_blind and self._history.rival(run.id, since=finding.read_version) is not None:
+        if is_blind and self._history.bookmark_above(finding.read_version) is not None:
             raise CommitConflictError("Another run took over at the same moment.", retryable=True)
         mark = Bookmark(published, fence)
         # Before anything of this run lands: from now on the absence of a bookmark means that nothing ever did.
         bookmark.write(self.store, mark)
+        bookmark.remove_older(self.store, mark)
         self.memory.last = mark
 
     def _verify(self, published: Published, read_version: int, stamp: Stamp, payload: Payload) -> None:
@@ -198,7 +206,8 @@ class Landing:
         entries = [snapshot.entry(version) for version in between[: self.rules.lookback]]
         stamps = [stamp_of(entry.properties, stamp.query_id) for entry in entries if entry is not None]
         if len(stamps) < len(between):
-            stamps.append(self._history.rival(stamp.run, since=read_version))
+            mark = self._history.bookmark_above(read_version)
+            stamps.append(mark.stamp if mark else None)
         for rival in stamps:
             if rival is not None and rival.run != stamp.run:
                 raise FencedError(

@@ -7,10 +7,12 @@ from typing import Any
 
 import lance
 import pyarrow as pa
+from lance.dataset import LanceDataset, LanceOperation
 
 from headrace._errors import SchemaMismatchError, StorageError, TableNotFoundError
 from headrace.tables.align import Alignment
 from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
+from headrace.tables.location import Location
 from headrace.tables.settings import FileSettings
 
 _log = logging.getLogger("headrace.tables")
@@ -34,12 +36,9 @@ def open_or_create(
     except TableNotFoundError:
         if not creates:
             raise
-    arguments: dict[str, Any] = store.location.lance_arguments()
-    if settings.storage_version is not None:
-        arguments["data_storage_version"] = settings.storage_version
     try:
         with translated(store.location, "creating the table"):
-            lance.write_dataset(schema.empty_table(), store.location.uri or None, mode="create", **arguments)
+            _create(store.location, schema, settings)
         _log.info("Created the table %s.", store.location)
     except StorageError as error:
         # Another writer may have made it at the same moment; then theirs is used.
@@ -48,6 +47,17 @@ def open_or_create(
         except TableNotFoundError:
             raise error from None
     return store.open()
+
+
+def _create(location: Location, schema: pa.Schema, settings: FileSettings) -> None:
+    arguments: dict[str, Any] = location.lance_arguments()
+    if location.uri and settings.storage_version is None:
+        # Of two that do this at once exactly one succeeds; a write in Lance's mode "create" may overwrite the other's.
+        LanceDataset.commit(location.uri, LanceOperation.Overwrite(schema, []), max_retries=0, **arguments)
+        return
+    if settings.storage_version is not None:
+        arguments["data_storage_version"] = settings.storage_version
+    lance.write_dataset(schema.empty_table(), location.uri or None, mode="create", **arguments)
 
 
 def require_fit(
@@ -61,12 +71,19 @@ def require_fit(
     Raises:
         SchemaMismatchError: They do not fit.
     """
-    new = [field for field in schema if field.name not in snapshot.schema.names]
-    if new and merges:
+    for is_last in (False, False, True):
+        new = [field for field in schema if field.name not in snapshot.schema.names]
+        if not new or not merges:
+            break
         known = pa.schema([field for field in schema if field.name in snapshot.schema.names])
         Alignment(known, snapshot.schema, fills=fills)
-        with translated(store.location, "adding columns to the table"):
-            snapshot.dataset.add_columns(pa.schema([field.with_nullable(True) for field in new]))
+        try:
+            with translated(store.location, "adding columns to the table"):
+                snapshot.dataset.add_columns(pa.schema([field.with_nullable(True) for field in new]))
+        except StorageError:
+            # Another writer may have added them at the same moment.
+            if is_last:
+                raise
         snapshot = store.open()
     Alignment(schema, snapshot.schema, fills=fills)
     return snapshot

@@ -27,12 +27,16 @@ class Seen:
     Attributes:
         at: The version it was read down from; None if that was already removed.
         stamp: The newest stamp of the query.
+        stamped_at: The version that carries it.
         replaced: The oldest overwrite or restore above it.
+        missing: Versions above it that were removed.
     """
 
-    at: Published | None
-    stamp: Stamp | None
-    replaced: Entry | None
+    at: Published | None = None
+    stamp: Stamp | None = None
+    stamped_at: int = 0
+    replaced: Entry | None = None
+    missing: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
@@ -100,6 +104,7 @@ class History:
             seen = self._read(snapshot, snapshot.kept_versions(known.at.version), down_to=known.at.version)
         else:
             seen = self._read(snapshot, versions)
+        seen = self._settled(seen, known.at.version)
         if seen.stamp is not None:
             return Finding(snapshot, seen.stamp, snapshot.version)
         self._require_not_replaced(seen)
@@ -107,8 +112,8 @@ class History:
             return Finding(snapshot, known.stamp, snapshot.version)
         # What was left unread may hold a rival's fence. Based on our own last version, the commit would meet it; if
         # it was cleaned away since, the rival's bookmark is still there.
-        rival = self.rival(known.stamp.run, since=known.at.version)
-        return Finding(snapshot, rival or known.stamp, known.at.version)
+        rival = self.bookmark_above(known.at.version)
+        return Finding(snapshot, rival.stamp if rival else known.stamp, known.at.version)
 
     def _everything(self, snapshot: Snapshot) -> Finding:
         """In a process that knows nothing of the run: down to the bookmark, or to the beginning.
@@ -118,7 +123,8 @@ class History:
         """
         before = self.memory.seen
         if before is not None and before.at is not None and self._is_kept_or_cleaned(before.at, snapshot):
-            seen = self._read(snapshot, snapshot.kept_versions(before.at.version), down_to=before.at.version)
+            floor = before.at.version
+            seen = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor)
             seen = replace(seen, at=seen.at or before.at)
             if seen.stamp is None:
                 seen = replace(seen, stamp=before.stamp, replaced=seen.replaced or before.replaced)
@@ -139,9 +145,10 @@ class History:
                 self.rules.query_id,
             )
             mark = None
+        floor = mark.at.version if mark else 0
+        seen = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor)
         if mark is None:
-            return snapshot, self._read(snapshot, snapshot.kept_versions(0), down_to=0)
-        seen = self._read(snapshot, snapshot.kept_versions(mark.at.version), down_to=mark.at.version)
+            return snapshot, seen
         newest = seen.stamp or mark.stamp
         if newest.checkpoint == mark.stamp.checkpoint and newest.epoch < mark.stamp.epoch:
             newest = replace(newest, epoch=mark.stamp.epoch)  # Epochs of one checkpoint only go up.
@@ -149,11 +156,9 @@ class History:
 
     def _read(self, snapshot: Snapshot, versions: Sequence[int], *, down_to: int | None = None) -> Seen:
         """Read versions, newest first, until one carries a stamp of the query."""
-        expected = snapshot.version
+        seen = Seen()
         missing: list[int] = []
-        replaced: Entry | None = None
-        stamp: Stamp | None = None
-        at: Published | None = None
+        expected = snapshot.version
         for version in versions:
             missing.extend(range(expected, version, -1))
             expected = version - 1
@@ -162,22 +167,32 @@ class History:
                 missing.append(version)
                 continue
             if version == snapshot.version:
-                at = Published(version, entry.uuid)
+                seen = replace(seen, at=Published(version, entry.uuid))
             stamp = stamp_of(entry.properties, self.rules.query_id)
-            if stamp is not None and entry.kind is Kind.REPLACE and missing:
-                # Cleanup removes the oldest first. An overwrite below a hole was written into one, and is no part of
-                # what came after it; a true one would be the bookmark's.
-                stamp = None
-                continue
-            if stamp is not None:
-                break
-            if entry.kind in (Kind.REPLACE, Kind.RESTORE):
-                replaced = entry
-        if stamp is None and down_to is not None:
+            # Cleanup removes the oldest first. An overwrite below a hole was written into one, and is no part of what
+            # came after it; a true one would be the bookmark's.
+            if stamp is not None and not (missing and entry.kind is Kind.REPLACE):
+                return replace(seen, stamp=stamp, stamped_at=version, missing=tuple(missing))
+            if stamp is None and entry.kind in (Kind.REPLACE, Kind.RESTORE):
+                seen = replace(seen, replaced=entry)
+        if down_to is not None:
             missing.extend(range(expected, down_to, -1))
-        if missing:
-            self._report_gap(missing, stamp)
-        return Seen(at, stamp, replaced)
+        return replace(seen, missing=tuple(missing))
+
+    def _settled(self, seen: Seen, floor: int) -> Seen:
+        """What is missing is looked up in the bookmarks; what they do not tell is a gap.
+
+        Raises:
+            HistoryGapError: There is one, and the rules say to stop then.
+        """
+        if seen.missing:
+            mark = self.bookmark_above(max(floor, seen.stamped_at))
+            if mark is not None:
+                above = tuple(version for version in seen.missing if version > mark.at.version)
+                seen = replace(seen, stamp=mark.stamp, stamped_at=mark.at.version, missing=above)
+        if seen.missing:
+            self._report_gap(seen.missing, seen.stamp)
+        return seen
 
     def _require_not_replaced(self, seen: Seen) -> None:
         if seen.replaced is not None:
@@ -195,16 +210,16 @@ class History:
         entry = self._entry(snapshot, made.version)
         return entry is None or entry.uuid == made.uuid
 
-    def rival(self, run: str, since: int) -> Stamp | None:
-        """The bookmark's stamp, if another run made it after a version."""
+    def bookmark_above(self, version: int) -> Bookmark | None:
+        """The query's newest bookmark, if it is of a later version."""
         mark = bookmark.read(self.store, self.rules.query_id)
-        return mark.stamp if mark is not None and mark.at.version > since and mark.stamp.run != run else None
+        return mark if mark is not None and mark.at.version > version else None
 
     def _entry(self, snapshot: Snapshot, version: int) -> Entry | None:
         self.memory.versions_read += 1
         return snapshot.entry(version)
 
-    def _report_gap(self, missing: list[int], found: Stamp | None) -> None:
+    def _report_gap(self, missing: Sequence[int], found: Stamp | None) -> None:
         span = f"{min(missing)}" if len(missing) == 1 else f"{min(missing)} to {max(missing)}"
         what = (
             f"{len(missing)} of the table's versions ({span}) were removed before query {self.rules.query_id!r} could "

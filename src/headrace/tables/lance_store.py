@@ -50,7 +50,7 @@ _STRICT = 0
 
 # Notes have one size, so that one ranged read gets them whole.
 _NOTE_BYTES = 8192
-_NOTES = "_headrace"
+_NOTES = "_headrace/notes"
 
 _REQUESTS_AT_ONCE = 8
 
@@ -219,6 +219,11 @@ class LanceStore:
 
         _each(delete, files)
 
+    def list_notes(self) -> list[str]:
+        """Names of the notes kept beside the table."""
+        with translated(self.location, "listing the notes"):
+            return sorted(path.rpartition("/")[2] for path in self._files().list(_NOTES))
+
     def read_note(self, name: str) -> str | None:
         """A small text kept beside the table, or None."""
         with translated(self.location, "reading a note"):
@@ -239,6 +244,11 @@ class LanceStore:
             file.write(content.ljust(_NOTE_BYTES))
             file.flush()
             self._files().upload_file(file.name, f"{_NOTES}/{name}")
+
+    def delete_note(self, name: str) -> None:
+        """Remove a note, as far as possible."""
+        with contextlib.suppress(*LANCE_ERRORS):
+            self._files().delete_file(f"{_NOTES}/{name}")
 
     def _arguments(self) -> dict[str, Any]:
         """How to reach the table's files. Lance asks a namespace for later credentials by itself, not for the first."""

@@ -65,11 +65,12 @@ class Sink:
     def land(self, epoch: int, run: Run | None, payload: Payload) -> Outcome:
         """Land one epoch; see `Landing.land`."""
         location = self.settings.location
+        landing = self.landing(run)
         try:
-            outcome = self.landing(run).land(epoch, payload)
-        except (CommitUnknownError, StorageError):
-            _remember(_doubtful, (location, self.settings.rules.query_id, epoch), None)
-            raise
+            outcome = landing.land(epoch, payload)
+        finally:
+            if landing.may_have_landed:
+                _remember(_doubtful, (location, self.settings.rules.query_id, epoch), None)
         if outcome.version is not None:
             upkeep.after_commit(location, self.settings.upkeep, epoch)
         return outcome

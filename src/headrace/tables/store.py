@@ -124,6 +124,9 @@ class Store(Protocol):
     def delete_files(self, files: Sequence[str]) -> None:
         """Remove data files, as far as possible; those that are gone already do not matter."""
 
+    def list_notes(self) -> Sequence[str]:
+        """Names of the notes kept beside the table."""
+
     def read_note(self, name: str) -> str | None:
         """A small text kept beside the table, or None."""
 
@@ -133,3 +136,6 @@ class Store(Protocol):
         Raises:
             StorageError: It cannot be written.
         """
+
+    def delete_note(self, name: str) -> None:
+        """Remove a note, as far as possible."""
