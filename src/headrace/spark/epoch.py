@@ -52,6 +52,9 @@ class Epoch:
         snapshot = sink.prepare(arrow_schema(df.schema), fills=self.mode != "upsert")
         if sink.may_be_replay(self.run) and sink.landing(self.run).has_landed(self.number):
             _log.info("Epoch %d of query %r has landed before.", self.number, self.settings.rules.query_id)
+            # Its rows are not wanted, but what aggregations and joins remember of them is: Spark notes that only if
+            # the epoch is run.
+            df.write.format("noop").mode("overwrite").save()
         elif self.mode == "upsert":
             self._upsert(sink, snapshot, df)
         else:

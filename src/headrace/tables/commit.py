@@ -159,7 +159,8 @@ class Landing:
         fence = ledger.next_stamp(newest, self.rules.query_id, landed, run, is_fence=True)
         published = self.store.publish(Fence(), read_version=finding.read_version, properties=fence.properties())
         is_blind = published.version > finding.read_version + 1
-        if is_blind and self._history.bookmark_above(finding.read_version) is not None:
+        if is_blind and self._history.bookmark_above(finding.read_version, finding.snapshot) is not None:
+            self.memory.seen = None
             raise CommitConflictError("Another run took over at the same moment.", retryable=True)
         mark = Bookmark(published, fence)
         # Before anything of this run lands: from now on the absence of a bookmark means that nothing ever did.
@@ -206,7 +207,7 @@ class Landing:
         entries = [snapshot.entry(version) for version in between[: self.rules.lookback]]
         stamps = [stamp_of(entry.properties, stamp.query_id) for entry in entries if entry is not None]
         if len(stamps) < len(between):
-            mark = self._history.bookmark_above(read_version)
+            mark = self._history.bookmark_above(read_version, snapshot)
             stamps.append(mark.stamp if mark else None)
         for rival in stamps:
             if rival is not None and rival.run != stamp.run:

@@ -104,7 +104,7 @@ class History:
             seen = self._read(snapshot, snapshot.kept_versions(known.at.version), down_to=known.at.version)
         else:
             seen = self._read(snapshot, versions)
-        seen = self._settled(seen, known.at.version)
+        seen = self._settled(seen, known.at.version, snapshot)
         if seen.stamp is not None:
             return Finding(snapshot, seen.stamp, snapshot.version)
         self._require_not_replaced(seen)
@@ -112,7 +112,7 @@ class History:
             return Finding(snapshot, known.stamp, snapshot.version)
         # What was left unread may hold a rival's fence. Based on our own last version, the commit would meet it; if
         # it was cleaned away since, the rival's bookmark is still there.
-        rival = self.bookmark_above(known.at.version)
+        rival = self.bookmark_above(known.at.version, snapshot)
         return Finding(snapshot, rival.stamp if rival else known.stamp, known.at.version)
 
     def _everything(self, snapshot: Snapshot) -> Finding:
@@ -124,7 +124,7 @@ class History:
         before = self.memory.seen
         if before is not None and before.at is not None and self._is_kept_or_cleaned(before.at, snapshot):
             floor = before.at.version
-            seen = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor)
+            seen = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
             seen = replace(seen, at=seen.at or before.at)
             if seen.stamp is None:
                 seen = replace(seen, stamp=before.stamp, replaced=seen.replaced or before.replaced)
@@ -146,7 +146,7 @@ class History:
             )
             mark = None
         floor = mark.at.version if mark else 0
-        seen = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor)
+        seen = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
         if mark is None:
             return snapshot, seen
         newest = seen.stamp or mark.stamp
@@ -179,14 +179,14 @@ class History:
             missing.extend(range(expected, down_to, -1))
         return replace(seen, missing=tuple(missing))
 
-    def _settled(self, seen: Seen, floor: int) -> Seen:
+    def _settled(self, seen: Seen, floor: int, snapshot: Snapshot) -> Seen:
         """What is missing is looked up in the bookmarks; what they do not tell is a gap.
 
         Raises:
             HistoryGapError: There is one, and the rules say to stop then.
         """
         if seen.missing:
-            mark = self.bookmark_above(max(floor, seen.stamped_at))
+            mark = self.bookmark_above(max(floor, seen.stamped_at), snapshot)
             if mark is not None:
                 above = tuple(version for version in seen.missing if version > mark.at.version)
                 seen = replace(seen, stamp=mark.stamp, stamped_at=mark.at.version, missing=above)
@@ -210,10 +210,14 @@ class History:
         entry = self._entry(snapshot, made.version)
         return entry is None or entry.uuid == made.uuid
 
-    def bookmark_above(self, version: int) -> Bookmark | None:
-        """The query's newest bookmark, if it is of a later version."""
+    def bookmark_above(self, version: int, snapshot: Snapshot) -> Bookmark | None:
+        """The query's newest bookmark, if it is of a later version of this table."""
         mark = bookmark.read(self.store, self.rules.query_id)
-        return mark if mark is not None and mark.at.version > version else None
+        if mark is None or mark.at.version <= version:
+            return None
+        if mark.at.version > snapshot.version:
+            snapshot = self.store.open()
+        return mark if self._is_kept_or_cleaned(mark.at, snapshot) else None
 
     def _entry(self, snapshot: Snapshot, version: int) -> Entry | None:
         self.memory.versions_read += 1
