@@ -7,32 +7,32 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 from landing_rig import QUERY, SCHEMA, Epochs, Stream, state_after
 
-from headrace import FencedError, HeadraceError, _crash
+from headrace import FencedError, _crash
 
 
 def say(**line: Any) -> None:
     print(json.dumps(line), flush=True)
 
 
-def at(point: str, do: Callable[[], object]) -> None:
-    """Has something done at a crash point instead of a crash, the first time it is reached."""
+def hold_at(point: str) -> None:
+    """Has the program wait for a line of input at a crash point instead of dying there, the first time."""
     ahead = [point]
 
     def reach(name: str, epoch: int) -> None:
         if f"{name}:{epoch}" in ahead:
             ahead.clear()
-            do()
+            say(held=point)
+            sys.stdin.readline()
 
     _crash.reach = reach
 
@@ -54,17 +54,17 @@ def main() -> None:
 
 
 def land_epochs(told: Epochs) -> None:
-    from headrace.tables.commit import Rules
     from headrace.tables.fragments import Task, write_rows
     from headrace.tables.ledger import Run
     from headrace.tables.location import Location
     from headrace.tables.payload import Result, Rows
-    from headrace.tables.sink import Sink, SinkSettings
+    from headrace.tables.settings import Rules, SinkSettings
+    from headrace.tables.sink import Sink
 
     if not told.has_fence:
         Rows.is_fenced = False
     if told.hold_at:
-        at(told.hold_at, lambda: (say(held=told.hold_at), sys.stdin.readline()))
+        hold_at(told.hold_at)
     location = Location(told.uri, told.storage_options)
     sink = Sink(SinkSettings(location, Rules(QUERY)))
     replaces = told.mode == "complete"
@@ -100,8 +100,8 @@ def rows_of_epoch(mode: str, epoch: int) -> pa.RecordBatch:
 
 
 def run_stream(told: Stream) -> None:
-    if told.stop_at:
-        at(told.stop_at, lambda: os.killpg(os.getsid(0), signal.SIGSTOP))
+    if told.hold_at:
+        hold_at(told.hold_at)
     spark = start_spark(told)
     say(started=True)
     query = writer_of(spark, told).option("checkpointLocation", told.checkpoint).trigger(availableNow=True).start()
@@ -114,6 +114,7 @@ def start_spark(told: Stream) -> Any:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     scratch = Path(told.checkpoint).with_suffix(".spark")
     settings = {
         "spark.driver.host": "127.0.0.1",
@@ -126,6 +127,7 @@ def start_spark(told: Stream) -> Any:
         "spark.local.dir": str(scratch / "local"),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.sql.shuffle.partitions": "2",
+        "spark.python.unix.domain.socket.enabled": "true",
         **told.conf,
     }
     builder = SparkSession.builder.master(told.master).appName("headrace faults")
@@ -154,37 +156,49 @@ def writer_of(spark: Any, told: Stream) -> Any:
     return output.foreachBatch(LanceSink(told.uri, query_id=QUERY, mode=told.mode, keys=keys))
 
 
-def is_first(mark: Path) -> bool:
-    """Whether nobody, in any process, was here before; leaves this process's id there."""
+# Faults inside of tasks. A task's rows are of one epoch; whatever happens, it happens after they were handed on.
+
+
+def mark(marks: Path, name: str) -> bool:
+    """Leaves this process's id under a name; whether nobody, in any process, did so before."""
     try:
-        with mark.open("x") as file:
+        with (marks / f"_{name}.{os.getpid()}").open("x") as file:
             file.write(str(os.getpid()))
+        os.link(file.name, marks / name)
     except FileExistsError:
         return False
     return True
 
 
-def wait_to_be_killed(batches: Iterator[pa.RecordBatch], marks: Path) -> Iterator[pa.RecordBatch]:
-    """The first task that has written rows of epoch 1 waits for its end."""
-    for batch in batches:
-        yield batch
-        if 1 in batch["n"].to_pylist() and is_first(marks / "waiting"):
-            time.sleep(600)
-
-
-def fail_once(batches: Iterator[pa.RecordBatch], marks: Path) -> Iterator[pa.RecordBatch]:
-    """The first attempt of each task of epoch 1 fails after its rows."""
+def fail_and_wait(batches: Iterator[pa.RecordBatch], marks: Path) -> Iterator[pa.RecordBatch]:
+    """In epoch 1 the first attempt of each task fails; in epoch 2 the first task of all waits for its end."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     for batch in batches:
         yield batch
-        if 1 in batch["n"].to_pylist() and context.attemptNumber() == 0:
-            (marks / f"failed-{context.partitionId()}").touch()
+        epoch = batch["n"][0].as_py()
+        if epoch == 1 and context.attemptNumber() == 0:
+            mark(marks, f"failed-{context.partitionId()}")
             raise RuntimeError("the first attempt fails")
+        if epoch == 2 and mark(marks, "waiting"):
+            time.sleep(600)
 
 
-FAULTS = {"wait_to_be_killed": wait_to_be_killed, "fail_once": fail_once}
+def dawdle(batches: Iterator[pa.RecordBatch], marks: Path) -> Iterator[pa.RecordBatch]:
+    """In epoch 1 the first attempt of the first task waits for its end, and later attempts do not."""
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    for batch in batches:
+        yield batch
+        if batch["n"][0].as_py() == 1 and context.partitionId() == 0:
+            mark(marks, f"attempt-{context.attemptNumber()}")
+            if context.attemptNumber() == 0:
+                time.sleep(600)
+
+
+FAULTS = {"fail_and_wait": fail_and_wait, "dawdle": dawdle}
 
 
 if __name__ == "__main__":

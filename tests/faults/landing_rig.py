@@ -8,6 +8,7 @@ a duplicate, half an epoch or a step back is none of them.
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
 import queue
@@ -106,6 +107,11 @@ def orphans_of(uri: str) -> set[str]:
     return files - {file.path for fragment in fragments for file in fragment.data_files()}
 
 
+def allow_long_test() -> None:
+    """For a test in which every wait has a deadline of its own: it is not ended for being long all in all."""
+    faulthandler.cancel_dump_traceback_later()
+
+
 def becomes_true(condition: Callable[[], object], seconds: float) -> bool:
     """Whether a condition that nobody announces comes true in time."""
     deadline = time.monotonic() + seconds
@@ -183,7 +189,7 @@ class Stream:
         conf: Further settings of Spark.
         fault: What goes wrong in a task, by name.
         marks: A folder in which the fault leaves its marks.
-        stop_at: A point at which the program stops itself with SIGSTOP, once, as ``before-commit:3``.
+        hold_at: A point at which it says so and waits for a line on its input, once, as ``before-commit:3``.
     """
 
     uri: str
@@ -195,7 +201,7 @@ class Stream:
     conf: dict[str, str] = field(default_factory=dict)
     fault: str = ""
     marks: str = ""
-    stop_at: str = ""
+    hold_at: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -324,14 +330,11 @@ class Driver:
 
     def signal(self, number: signal.Signals) -> None:
         """To every process of the session."""
-        for pid in members_of(self.session):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+        signal_session(self.session, number)
 
     def kill(self) -> None:
         """Every process, at once: those that were started meanwhile too."""
-        while members_of(self.session):
-            self.signal(signal.SIGKILL)
+        kill_session(self.session)
         self._process.wait()
 
     def __enter__(self) -> Self:
@@ -356,3 +359,20 @@ def members_of(session: int) -> dict[int, str]:
             if int(of) == session and state not in "ZX":
                 found[int(folder.name)] = (folder / "cmdline").read_text().replace("\0", " ")[:300]
     return found
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, as SIGSTOP leaves it."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+def signal_session(session: int, number: signal.Signals) -> None:
+    for pid in members_of(session):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def kill_session(session: int) -> None:
+    """Every process of it, those that are started meanwhile too."""
+    while members_of(session):
+        signal_session(session, signal.SIGKILL)

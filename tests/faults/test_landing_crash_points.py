@@ -12,6 +12,7 @@ from landing_rig import (
     Stream,
     Watcher,
     add_epochs,
+    allow_long_test,
     make_table,
     members_of,
     orphans_of,
@@ -71,6 +72,7 @@ def crash_twice_and_finish(stream: Stream) -> None:
 
 def test_a_driver_killed_before_a_commit_and_after_one_lands_every_epoch_once(tmp_path: Path) -> None:
     """F1, L13, L14: files without a commit stay invisible; an epoch whose commit Spark did not hear of is skipped."""
+    allow_long_test()
     crash_twice_and_finish(stream_in(tmp_path))
 
 
@@ -78,6 +80,7 @@ def test_a_driver_killed_before_a_commit_and_after_one_lands_every_epoch_once(tm
 @pytest.mark.parametrize(("way", "mode"), WAYS[1:])
 def test_every_mode_survives_a_kill_before_a_commit_and_after_one(tmp_path: Path, way: str, mode: str) -> None:
     """F1, L13, L14: complete and upsert too, through ``format("lance")`` and through `LanceSink`."""
+    allow_long_test()
     crash_twice_and_finish(stream_in(tmp_path, way=way, mode=mode))
 
 
@@ -85,6 +88,7 @@ def test_every_mode_survives_a_kill_before_a_commit_and_after_one(tmp_path: Path
 @pytest.mark.parametrize("epoch", [0, EPOCHS - 1])
 def test_the_first_and_the_last_epoch_survive_a_kill_after_their_commit(tmp_path: Path, epoch: int) -> None:
     """F1, L13: the epochs at both ends have no neighbour to lean on."""
+    allow_long_test()
     stream = stream_in(tmp_path)
     with Watcher(stream.uri, "append", EPOCHS) as watcher:
         crash(stream, f"after-commit:{epoch}")
@@ -98,6 +102,7 @@ def test_the_first_and_the_last_epoch_survive_a_kill_after_their_commit(tmp_path
 @pytest.mark.parametrize(("way", "mode"), [("format", "append"), ("sink", "upsert"), ("sink", "complete")])
 def test_drivers_killed_at_random_moments_land_every_epoch_once(tmp_path: Path, way: str, mode: str) -> None:
     """F1, L13, L14: five runs die at whatever they are doing, a sixth finishes."""
+    allow_long_test()
     seed = int(os.environ.get("HEADRACE_SEED", "0")) or random.SystemRandom().randrange(1, 10**6)
     print(f"HEADRACE_SEED={seed}")
     moments = random.Random(seed)

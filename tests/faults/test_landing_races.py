@@ -13,8 +13,8 @@ from landing_rig import (
     Epochs,
     Watcher,
     becomes_true,
+    is_stopped,
     make_table,
-    members_of,
     require_exact,
     rows_of,
     stamped_epochs,
@@ -127,8 +127,3 @@ def test_a_driver_that_was_frozen_past_the_check_changes_nothing_when_it_thaws(u
             old.require_failed("FencedError")
         assert rows_of(uri) == before
     require_exact(uri, mode, 4)
-
-
-def is_stopped(session: int) -> bool:
-    states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in members_of(session)]
-    return set(states) == {"T"}

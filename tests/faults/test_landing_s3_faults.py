@@ -17,16 +17,17 @@ from landing_programs import rows_of_epoch
 from landing_rig import QUERY, Watcher, make_table, require_exact, rows_of, state_after
 
 from headrace import CommitUnknownError, HeadraceError, StorageError
-from headrace.tables.commit import Outcome, Rules
+from headrace.tables.commit import Outcome
 from headrace.tables.fragments import Task, write_rows
 from headrace.tables.ledger import Run
 from headrace.tables.location import Location
 from headrace.tables.payload import Result, Rows
-from headrace.tables.sink import Sink, SinkSettings
+from headrace.tables.settings import Rules, SinkSettings
+from headrace.tables.sink import Sink
 
 sys.path.append(str(Path(__file__).parents[1] / "landing"))
-from s3_proxy import ALWAYS, S3Proxy  # noqa: E402
-from s3_server import S3Server  # noqa: E402
+from s3_proxy import ALWAYS, S3Proxy
+from s3_server import S3Server
 
 pytestmark = pytest.mark.xdist_group("landing-s3")
 

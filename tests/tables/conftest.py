@@ -12,7 +12,7 @@ import pytest
 # The object store is shared with the tests that land Spark's streams.
 sys.path.insert(0, str(Path(__file__).parents[1] / "landing"))
 
-from worlds import LanceWorld, MemoryWorld, World  # noqa: E402
+from worlds import LanceWorld, MemoryWorld, World
 
 if TYPE_CHECKING:
     from s3_server import S3Server
@@ -41,9 +41,5 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keeps what needs the object store in one worker."""
     for item in items:
-        if isinstance(item, pytest.Function) and "s3" in getattr(item, "callspec", _NoParams).params.values():
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "s3" in item.callspec.params.values():
             item.add_marker(pytest.mark.xdist_group("s3"))
-
-
-class _NoParams:
-    params: dict[str, object] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepping import Steps, SteppedStore
+from stepping import SteppedStore, Steps
 from worlds import MODES, QUERY, World
 
 from headrace.tables.commit import Landing, Memory, Outcome, Rules

@@ -108,15 +108,13 @@ class MemoryTable:
         did: Did,
         *,
         at: int | None = None,
-        read_version: int | None = None,
         properties: Mapping[str, str] | None = None,
         touched: frozenset[tuple[str, int]] = frozenset(),
         **changed: Any,
     ) -> Published:
         """Make a version on top of the newest, or in a hole where Lance would do that too."""
-        newest = max(self.versions, default=0)
-        number, based_on = at or newest + 1, newest if read_version is None else read_version
-        entry = Entry(number, f"uuid-{next(self._numbers)}", did.kind, dict(properties or {}), based_on)
+        number = at or max(self.versions, default=0) + 1
+        entry = Entry(number, f"uuid-{next(self._numbers)}", did.kind, dict(properties or {}))
         if self.versions:
             self.versions[number] = replace(self.newest, entry=entry, did=did, touched=touched, **changed)
         else:
@@ -198,10 +196,10 @@ class MemoryStore:
             return self._replace(change, read_version, properties)
         self._require_no_conflict(change, read_version)
         if isinstance(change, Fence):
-            return table.add(Did.FENCE, read_version=read_version, properties=properties)
+            return table.add(Did.FENCE, properties=properties)
         if isinstance(change, Append):
             fragments = table.newest.fragments + tuple(change.fragments)
-            return table.add(Did.APPEND, read_version=read_version, properties=properties, fragments=fragments)
+            return table.add(Did.APPEND, properties=properties, fragments=fragments)
         merged: MergedRows = change.transaction
         return table.add(
             Did.UPDATE,
@@ -218,7 +216,6 @@ class MemoryStore:
         return self.table.add(
             Did.OVERWRITE,
             at=read_version + 1,
-            read_version=read_version,
             properties=properties,
             schema=change.schema,
             columns=columns,
@@ -244,6 +241,12 @@ class MemoryStore:
     def delete_files(self, files: Sequence[str]) -> None:
         for file in files:
             self.table.files.pop(file, None)
+
+    def list_notes(self) -> list[str]:
+        return sorted(self.table.notes)
+
+    def delete_note(self, name: str) -> None:
+        self.table.notes.pop(name, None)
 
     def read_note(self, name: str) -> str | None:
         return self.table.notes.get(name)

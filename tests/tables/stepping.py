@@ -23,16 +23,20 @@ class Steps:
     Attributes:
         before: Before the call with that number.
         after: After it was done, and before its answer is heard.
+        named: Before every call of that name.
         calls: The calls so far.
     """
 
     before: Mapping[int, Callable[[], object]] = field(default_factory=dict)
     after: Mapping[int, Callable[[], object]] = field(default_factory=dict)
+    named: Mapping[str, Callable[[], object]] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
     def step(self, name: str, call: Callable[[], Any]) -> Any:
         number = len(self.calls)
         self.calls.append(name)
+        if name in self.named:
+            self.named[name]()
         if number in self.before:
             self.before[number]()
         answer = call()
@@ -94,6 +98,13 @@ class SteppedStore:
 
     def delete_files(self, files: Sequence[str]) -> None:
         self.steps.step("delete_files", lambda: self.inner.delete_files(files))
+
+    def list_notes(self) -> Sequence[str]:
+        names: Sequence[str] = self.steps.step("list_notes", self.inner.list_notes)
+        return names
+
+    def delete_note(self, name: str) -> None:
+        self.steps.step("delete_note", lambda: self.inner.delete_note(name))
 
     def read_note(self, name: str) -> str | None:
         note: str | None = self.steps.step("read_note", lambda: self.inner.read_note(name))

@@ -59,7 +59,7 @@ def test_a_stamp_of_another_tool_needs_the_two_keys_only() -> None:
 def test_a_stamp_whose_epoch_is_no_number_is_refused(epoch: str | None) -> None:
     """L21: not read as "not landed"."""
     properties = {ledger.QUERY_ID: "q"} | ({} if epoch is None else {ledger.EPOCH_ID: epoch})
-    with pytest.raises(LandingError, match="not a number.*new streamingQueryId"):
+    with pytest.raises(LandingError, match=r"not a number.*new streamingQueryId"):
         stamp_of(properties, "q")
 
 

@@ -86,6 +86,7 @@ def _everything(location: Location) -> list[HeadraceError]:
     return errors
 
 
+@pytest.mark.slow
 def test_errors_of_a_store_that_cannot_be_reached_have_no_secret_in_them() -> None:
     """L34: neither in the message nor anywhere in the chain of causes."""
     for error in _everything(UNREACHABLE):

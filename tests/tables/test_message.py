@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import LandingError
@@ -26,6 +26,7 @@ FRAGMENTS = st.fixed_dictionaries(
 COLUMNS = st.dictionaries(COUNTS, st.builds(Column, st.text(), st.text(), st.booleans()), max_size=4)
 
 
+@settings(max_examples=50)
 @given(
     COUNTS,
     st.lists(FRAGMENTS, max_size=3),
@@ -166,8 +167,8 @@ def test_what_is_no_message_at_all_is_refused(text: str) -> None:
 
 
 def test_another_release_is_told_so() -> None:
-    """L39: the executors' and the driver's must be the same."""
-    with pytest.raises(LandingError, match="version 2 and this driver reads version 1.*same release"):
+    """L29: the executors' and the driver's must be the same."""
+    with pytest.raises(LandingError, match=r"version 2 and this driver reads version 1.*same release"):
         TaskMessage.from_json(spoiled("version", 2))
 
 

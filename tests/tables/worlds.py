@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import lance
 import pyarrow as pa
-from lance.file import LanceFileSession
 from memory_store import Did, MemorySnapshot, MemoryStore, MemoryTable, MergedRows
 
 from headrace.tables import bookmark, ledger
@@ -33,7 +32,6 @@ class World(Protocol):
     def write(self, ids: Iterable[int], *, replacing: bool = False, partition: int = 0) -> TaskMessage: ...
     def upserts(self, ids: Iterable[int]) -> Upserts: ...
     def rows(self, version: int | None = None) -> list[int]: ...
-    def note_names(self) -> list[str]: ...
     def append(self, ids: Iterable[int]) -> None: ...
     def overwrite(self, ids: Iterable[int]) -> None: ...
     def restore(self, version: int) -> None: ...
@@ -83,9 +81,6 @@ class MemoryWorld:
 
     def rows(self, version: int | None = None) -> list[int]:
         return self.table.rows(version)
-
-    def note_names(self) -> list[str]:
-        return sorted(self.table.notes)
 
     def append(self, ids: Iterable[int]) -> None:
         self.table.add(Did.APPEND, fragments=(*self.table.newest.fragments, self.table.write_file(ids)))
@@ -203,10 +198,6 @@ class LanceWorld:
         dataset = lance.dataset(self.location.uri, version=version, storage_options=self.location.options())
         return sorted(dataset.to_table(columns=["id"])["id"].to_pylist())
 
-    def note_names(self) -> list[str]:
-        session = LanceFileSession(self.location.uri, storage_options=self.location.options())
-        return sorted(path.rpartition("/")[2] for path in session.list("_headrace"))
-
     def _write(self, ids: Iterable[int], mode: Any) -> None:
         table = pa.Table.from_batches([self._batch(ids)])
         lance.write_dataset(table, self.location.uri, mode=mode, storage_options=self.location.options())
@@ -285,7 +276,8 @@ def fences(world: World, query_id: str = QUERY) -> int:
 
 def spoil_bookmark(world: World, spoil: Callable[[Any], Any] | str) -> None:
     """Change the query's one bookmark."""
-    store, (name,) = world.store(), world.note_names()
+    store = world.store()
+    (name,) = store.list_notes()
     text = store.read_note(name)
     assert text is not None
     store.write_note(name, spoil if isinstance(spoil, str) else json.dumps(spoil(json.loads(text))))

@@ -1,0 +1,168 @@
+"""Files of an epoch that failed are removed, as far as that is safe."""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from worlds import LanceWorld
+
+from headrace import CommitUnknownError, LandingError, StorageError
+from headrace.tables import sink as sinks
+from headrace.tables.ledger import Run
+from headrace.tables.location import Location
+from headrace.tables.message import TaskMessage
+from headrace.tables.payload import Rows
+from headrace.tables.settings import Rules, SinkSettings
+from headrace.tables.sink import Sink
+from headrace.tables.store import Append
+
+RUN = Run("run", "checkpoint")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> LanceWorld:
+    return LanceWorld(str(tmp_path / "table.lance"))
+
+
+@pytest.fixture
+def sink(world: LanceWorld) -> Sink:
+    return Sink(SinkSettings(world.location, Rules("query")))
+
+
+def data_files(world: LanceWorld) -> list[str]:
+    return sorted(path.name for path in (Path(world.location.uri) / "data").glob("*"))
+
+
+def test_the_files_of_a_failed_epoch_are_removed(world: LanceWorld, sink: Sink) -> None:
+    """L30: all of them, and nothing else; the version is unchanged."""
+    landed = [world.write([1])]
+    sink.land(0, RUN, Rows(landed))
+    failed = [world.write([2]), world.write([3], partition=1), TaskMessage(2)]
+    version = world.store().open().version
+    sink.discard(failed, 1)
+    assert data_files(world) == list(landed[0].files)
+    assert world.store().open().version == version
+    assert world.rows() == [1]
+    sink.discard(failed, 1)
+    assert data_files(world) == list(landed[0].files)
+
+
+@pytest.mark.parametrize("kind", ["this epoch", "an older epoch", "compacted since"])
+def test_files_that_have_landed_are_never_touched(
+    world: LanceWorld, sink: Sink, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L30: whatever is said to have failed; those the table has, not even by a process that does not remember."""
+    messages = [world.write([1])]
+    sink.land(0, RUN, Rows(messages))
+    if kind != "this epoch":
+        sink.land(1, RUN, Rows([world.write([2])]))
+    version = world.store().open().version
+    if kind == "compacted since":
+        world.compact()
+    else:
+        monkeypatch.setattr(sinks, "_doubtful", OrderedDict())
+    sink.discard(messages, 0)
+    assert 1 in world.rows()
+    assert 1 in world.rows(version), "an older version is readable too"
+
+
+@pytest.mark.parametrize("error", [CommitUnknownError("no answer"), StorageError("no space")])
+def test_the_files_of_a_doubtful_epoch_are_left_alone(
+    world: LanceWorld, sink: Sink, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L28, L30: its commit may still land, or has."""
+    messages = [world.write([1])]
+
+    publish = sink.store.publish
+
+    def lose(change: Any, **arguments: Any) -> Any:
+        if isinstance(change, Append):
+            raise error
+        return publish(change, **arguments)
+
+    monkeypatch.setattr(sink.store, "publish", lose)
+    with pytest.raises(type(error)):
+        sink.land(0, RUN, Rows(messages))
+    monkeypatch.undo()
+    again = Sink(SinkSettings(world.location, Rules("query")))
+    again.discard(messages, 0)
+    assert data_files(world) == list(messages[0].files)
+    other = world.write([2])
+    again.discard([other], 1)
+    assert data_files(world) == list(messages[0].files)
+
+
+def test_the_files_of_a_doubtful_batch_write_are_left_alone(world: LanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """L30"""
+    sink, messages = Sink(SinkSettings(world.location, Rules(""))), [world.write([1])]
+
+    def lose(*_: Any, **__: Any) -> Any:
+        raise CommitUnknownError("no answer")
+
+    monkeypatch.setattr(sink.store, "publish", lose)
+    with pytest.raises(CommitUnknownError):
+        sink.land_batch(Rows(messages))
+    sink.discard(messages)
+    assert data_files(world) == list(messages[0].files)
+
+
+def test_an_epoch_that_was_refused_can_be_discarded(world: LanceWorld, sink: Sink) -> None:
+    """L30: it certainly has not landed."""
+    messages = [world.write([1]), world.write([2])]
+    with pytest.raises(LandingError, match="2 times"):
+        sink.land(0, RUN, Rows(messages))
+    sink.discard(messages, 0)
+    assert data_files(world) == []
+
+
+def _gone(tmp_path: Path) -> Location:
+    return Location(str(tmp_path / "nowhere.lance"))
+
+
+def _in_the_way(tmp_path: Path) -> Location:
+    (tmp_path / "file").write_text("")
+    return Location(str(tmp_path / "file" / "table.lance"))
+
+
+def _unknown_scheme(tmp_path: Path) -> Location:
+    return Location("nonsense://somewhere/table.lance")
+
+
+def _unknown_namespace(tmp_path: Path) -> Location:
+    return Location("", {}, "nonsense", {}, ("t",))
+
+
+def _corrupt(tmp_path: Path) -> Location:
+    world = LanceWorld(str(tmp_path / "corrupt.lance"))
+    for manifest in (tmp_path / "corrupt.lance" / "_versions").glob("*.manifest"):
+        manifest.write_bytes(b"garbage")
+    return world.location
+
+
+@pytest.mark.parametrize("place", [_gone, _in_the_way, _unknown_scheme, _unknown_namespace, _corrupt])
+def test_discarding_never_raises(
+    tmp_path: Path, place: Callable[[Path], Location], caplog: pytest.LogCaptureFixture
+) -> None:
+    """L30: it says in the log what could not be done."""
+    caplog.set_level(logging.WARNING, "headrace.tables")
+    message = TaskMessage(0, 1, ({"physical_rows": 1, "files": [{"path": "a.lance"}]},))
+    sink = Sink(SinkSettings(place(tmp_path), Rules("query")))
+    sink.discard([message], 0)
+    sink.discard([], 0)
+    assert caplog.text.count("stay until cleanup finds them") == 1
+
+
+def test_a_file_that_cannot_be_removed_does_not_keep_the_others(world: LanceWorld, sink: Sink) -> None:
+    """L30: as far as possible."""
+    messages = [world.write([number], partition=number) for number in range(3)]
+    stuck = Path(world.location.uri) / "data" / messages[1].files[0]
+    stuck.unlink()
+    stuck.mkdir()
+    (stuck / "something").write_text("")
+    sink.discard(messages, 0)
+    assert data_files(world) == [stuck.name]

@@ -1,0 +1,184 @@
+"""Upkeep puts small files together and removes old versions while a stream goes on, and the ledger stays right."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from drivers import ids_of, ids_through
+from worlds import LanceWorld, landed
+
+from headrace import StorageError
+from headrace.tables import sink as sinks
+from headrace.tables import upkeep as upkeeps
+from headrace.tables.ledger import Run
+from headrace.tables.location import Location
+from headrace.tables.payload import Rows
+from headrace.tables.settings import Rules, SinkSettings, UpkeepRules
+from headrace.tables.sink import Sink
+from headrace.tables.upkeep import Upkeep, clean, compact, fragment_count
+
+PATIENCE = 30.0
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> LanceWorld:
+    return LanceWorld(str(tmp_path / "table.lance"))
+
+
+def test_compaction_and_cleanup_after_every_epoch_never_break_the_ledger(world: LanceWorld) -> None:
+    """L22, L23, F7: with replays and restarts between; files and versions stay few."""
+    rules = UpkeepRules(every_epochs=1, retain_versions=1)
+    sink = Sink(SinkSettings(world.location, Rules("query"), upkeep=rules))
+    for epoch in range(8):
+        run = Run(f"run-{epoch // 3}", "checkpoint")
+        sink.land(epoch, run, Rows([world.write(ids_of(epoch))]))
+        sinks.upkeep.wait(PATIENCE)
+        assert sink.land(epoch, run, Rows([world.write(ids_of(epoch))])).was_skipped
+        restarted = Run(f"restart-{epoch}", "checkpoint")
+        assert sink.land(epoch, restarted, Rows([world.write(ids_of(epoch))])).was_skipped
+    assert world.rows() == ids_through(7)
+    assert fragment_count(world.location) <= 2
+    assert len(world.store().open().kept_versions(0)) <= 2
+
+
+def test_upkeep_goes_on_beside_the_stream(world: LanceWorld) -> None:
+    """L22, F7: a round that is still going when the next epochs come neither fails nor is failed by them."""
+    rules = UpkeepRules(every_epochs=1, retain_versions=2)
+    sink = Sink(SinkSettings(world.location, Rules("query"), upkeep=rules))
+    for epoch in range(15):
+        sink.land(epoch, Run("run"), Rows([world.write(ids_of(epoch))]))
+    sinks.upkeep.wait(PATIENCE)
+    assert world.rows() == ids_through(14)
+    assert sink.land(14, Run("again"), Rows([world.write([1])])).was_skipped
+
+
+def test_upkeep_is_off_unless_asked_for(world: LanceWorld) -> None:
+    """L7: one version per epoch and no other."""
+    sink = Sink(SinkSettings(world.location, Rules("query")))
+    for epoch in range(3):
+        sink.land(epoch, Run("run"), Rows([world.write(ids_of(epoch))]))
+    sinks.upkeep.wait(PATIENCE)
+    assert world.store().open().version == 1 + 1 + 3
+    assert landed(world, "query") == [0, 1, 2]
+
+
+class Rounds:
+    """Stands in for what a round does, and counts."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, fragments: int = 0) -> None:
+        self.done: list[str] = []
+        self.begun, self.go_on = threading.Event(), threading.Event()
+        self.go_on.set()
+        self.error: Exception | None = None
+        monkeypatch.setattr(upkeeps, "fragment_count", lambda location: fragments)
+        monkeypatch.setattr(upkeeps, "compact", self._compact)
+        monkeypatch.setattr(upkeeps, "clean", lambda location, retain: self.done.append(f"clean {retain}"))
+
+    def _compact(self, location: Location) -> int:
+        self.begun.set()
+        assert self.go_on.wait(PATIENCE)
+        self.done.append(str(location))
+        if self.error:
+            raise self.error
+        return 0
+
+
+@pytest.mark.parametrize(
+    ("rules", "fragments", "due"),
+    [
+        (UpkeepRules(), 10**6, []),
+        (UpkeepRules(every_epochs=3), 0, [2, 5]),
+        (UpkeepRules(every_epochs=1), 0, [0, 1, 2, 3, 4, 5]),
+        (UpkeepRules(above_fragments=10), 10, []),
+        (UpkeepRules(above_fragments=10), 11, [0, 1, 2, 3, 4, 5]),
+        (UpkeepRules(every_epochs=4, above_fragments=10), 3, [3]),
+        (UpkeepRules(retain_versions=1), 10**6, []),
+    ],
+)
+def test_a_round_is_due_by_epochs_or_by_fragments(
+    monkeypatch: pytest.MonkeyPatch, rules: UpkeepRules, fragments: int, due: list[int]
+) -> None:
+    """L22"""
+    upkeep, rounds, seen = Upkeep(), Rounds(monkeypatch, fragments), []
+    for epoch in range(6):
+        before = len(rounds.done)
+        upkeep.after_commit(Location("table"), rules, epoch)
+        upkeep.wait(PATIENCE)
+        seen += [epoch] * (len(rounds.done) - before)
+    assert seen == due
+
+
+def test_one_round_at_a_time_for_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """L22: a round that is due meanwhile is left out; another table has its own; the stream never waits."""
+    upkeep, rounds = Upkeep(), Rounds(monkeypatch)
+    rounds.go_on.clear()
+    rules = UpkeepRules(every_epochs=1, retain_versions=5)
+    upkeep.after_commit(Location("one"), rules, 0)
+    assert rounds.begun.wait(PATIENCE)
+    for epoch in range(1, 4):
+        upkeep.after_commit(Location("one"), rules, epoch)
+    upkeep.after_commit(Location("two"), rules, 0)
+    assert rounds.done == []
+    rounds.go_on.set()
+    upkeep.wait(PATIENCE)
+    assert sorted(rounds.done) == ["clean 5", "clean 5", "one", "two"]
+    upkeep.after_commit(Location("one"), rules, 5)
+    upkeep.wait(PATIENCE)
+    assert rounds.done.count("one") == 2
+
+
+def test_a_round_that_fails_is_logged_and_tried_again(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """L22: the stream does not notice."""
+    upkeep, rounds = Upkeep(), Rounds(monkeypatch)
+    rounds.error = StorageError("no space")
+    for epoch in range(2):
+        upkeep.after_commit(Location("one"), UpkeepRules(every_epochs=1, retain_versions=1), epoch)
+        upkeep.wait(PATIENCE)
+    assert rounds.done == ["one", "one"]
+    assert caplog.text.count("tried again later: no space") == 2
+
+
+def test_waiting_ends_after_the_time_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """L22: an exit is not held up for ever."""
+    upkeep, rounds = Upkeep(), Rounds(monkeypatch)
+    rounds.go_on.clear()
+    upkeep.after_commit(Location("one"), UpkeepRules(every_epochs=1), 0)
+    assert rounds.begun.wait(PATIENCE)
+    upkeep.wait(0.01)
+    assert rounds.done == []
+    rounds.go_on.set()
+    upkeep.wait(PATIENCE)
+    assert rounds.done == ["one"]
+
+
+def test_cleanup_leaves_tagged_versions_and_files_no_version_knows(world: LanceWorld) -> None:
+    """F8, L22: what a task has written and not yet landed is not taken away."""
+    for number in range(4):
+        world.append([number])
+    world.tag(2)
+    message = world.write([9])
+    assert compact(world.location) >= 1
+    assert clean(world.location, 1) >= 1
+    assert set(world.store().open().kept_versions(0)) > {2}
+    assert world.store().missing_files(message.files) == []
+    assert world.rows() == [0, 1, 2, 3]
+    assert world.rows(2) == [0]
+
+
+def test_compaction_that_meets_another_writer_is_a_storage_error(
+    world: LanceWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """L22: one of ours, so that a round only logs it."""
+    from lance.dataset import DatasetOptimizer
+
+    def conflict(*_: Any, **__: Any) -> Any:
+        raise OSError("Retryable commit conflict")
+
+    monkeypatch.setattr(DatasetOptimizer, "compact_files", conflict)
+    with pytest.raises(StorageError, match="conflict"):
+        compact(world.location)
