@@ -13,7 +13,7 @@ import pytest
 README = Path(__file__).parents[1] / "README.md"
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 # What Spark says whatever one sets, its Python workers when it stops, and pyspark of pandas 3.
-SPARKS_OWN = re.compile(r"incubator modules|log4j|log ?level|NativeCodeLoader|pandas|adaptive|\[Stage|^\s*$", re.IGNORECASE)
+SPARKS_OWN = re.compile(r"incubator|log4j|log ?level|NativeCodeLoader|pandas|adaptive|\[Stage|^\s*$", re.IGNORECASE)
 SPARKS_END = re.compile(r'Traceback .*\n(?:  File "[^"]*pyspark/daemon.py".*\n(?:    .*\n)*)+BrokenPipeError: .*\n')
 
 BLOCKS = re.findall(r"^## ([^\n]+)\n.*?^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)

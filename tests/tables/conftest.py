@@ -41,5 +41,9 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keeps what needs the object store in one worker."""
     for item in items:
-        if isinstance(item, pytest.Function) and hasattr(item, "callspec") and "s3" in item.callspec.params.values():
+        if (
+            isinstance(item, pytest.Function)
+            and hasattr(item, "callspec")
+            and item.callspec.params.get("world") == "s3"
+        ):
             item.add_marker(pytest.mark.xdist_group("s3"))
