@@ -170,7 +170,7 @@ for query, leave in [(ALONE, "cancel"), (JOIN, "close"), (CROSS, "close"), (ALON
     reader = session.sql(one + " UNION ALL " + query).execute_stream()
     reader.read_next_batch()
     {"cancel": reader.cancel, "close": reader.close, "close the session": session.close}[leave]()
-    if not becomes_true(lambda: is_at_rest(session), seconds=3.0):
+    if not becomes_true(lambda: is_at_rest(session), seconds=20.0):
         left[f"{leave}: {query}"] = what_is_left(session)
 before = time.process_time()
 threading.Event().wait(0.2)

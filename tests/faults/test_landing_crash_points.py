@@ -99,7 +99,7 @@ def test_the_first_and_the_last_epoch_survive_a_kill_after_their_commit(tmp_path
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("way", "mode"), [("format", "append"), ("sink", "upsert"), ("sink", "complete")])
+@pytest.mark.parametrize(("way", "mode"), [("format", "append"), ("sink", "append"), ("sink", "complete")])
 def test_drivers_killed_at_random_moments_land_every_epoch_once(tmp_path: Path, way: str, mode: str) -> None:
     """F1, L13, L14: five runs die at whatever they are doing, a sixth finishes."""
     allow_long_test()
@@ -119,4 +119,4 @@ def test_drivers_killed_at_random_moments_land_every_epoch_once(tmp_path: Path, 
                 driver.require_killed()
         finish(stream)
         watcher.wait_for(epochs)
-    require_exact(stream.uri, mode, epochs)
+    require_exact(stream.uri, mode, epochs, may_join=True)

@@ -112,7 +112,7 @@ def test_column_order_and_odd_names_do_not_matter(spark: SparkSession, tmp_path:
         (
             [(4, "x", 1), (4, "y", 2), (5, "z", 3)],
             SPARK_SCHEMA,
-            "1 keys are there more than once in the epoch",
+            "Keys are there more than once in the epoch: 1 of them in one task",
         ),
         ([(1, "x", 1), (1, "y", 2)], SPARK_SCHEMA, "{'id': 1}"),
         ([(None, "x", 1)], SPARK_SCHEMA, "Key column 'id' holds nulls, which match no row"),

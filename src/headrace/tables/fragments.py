@@ -129,7 +129,8 @@ class _Rows:
             if twice.num_rows:
                 example = twice.slice(0, 1).to_pylist()[0]
                 raise SchemaMismatchError(
-                    f"Keys are there more than once in the epoch: {twice.num_rows} of them in one task, such as {example}.",
+                    f"Keys are there more than once in the epoch: {twice.num_rows} of them in one task, such as "
+                    f"{example}.",
                     hint="reduce them to one row each in the query; which of them should win is not known here.",
                 )
 
