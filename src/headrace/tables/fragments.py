@@ -14,7 +14,7 @@ from lance.schema import LanceSchema
 
 from headrace._errors import SchemaMismatchError, StorageError
 from headrace.tables.align import Alignment
-from headrace.tables.lance_store import LANCE_ERRORS, LanceStore, columns_of
+from headrace.tables.lance_store import LanceStore, columns_of, lance_errors
 from headrace.tables.ledger import Task
 from headrace.tables.location import Location
 from headrace.tables.message import TaskMessage
@@ -103,7 +103,7 @@ class _Rows:
         reader = pa.RecordBatchReader.from_batches(self._alignment.schema, self._aligned())
         try:
             return list(write(reader))
-        except LANCE_ERRORS as error:
+        except lance_errors() as error:
             if self._failure is not None:
                 raise self._failure from None
             raise StorageError(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,6 @@ from lance.dataset import LanceDataset, LanceOperation, Transaction
 from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
-from lance_namespace.errors import LanceNamespaceError, NamespaceNotFoundError
-from lance_namespace.errors import TableNotFoundError as NoTableInNamespaceError
 
 from headrace._errors import (
     CommitConflictError,
@@ -34,8 +33,6 @@ from headrace.tables.store import Append, Change, Entry, Fence, Kind, Merge, Pub
 
 _log = logging.getLogger("headrace.tables")
 
-# What Lance raises when something is wrong with a table, its files or its namespace.
-LANCE_ERRORS = (OSError, ValueError, RuntimeError, LanceNamespaceError)
 
 _KINDS = {
     LanceOperation.Append: Kind.APPEND,
@@ -118,8 +115,8 @@ class LanceStore:
             arguments = self.location.lance_arguments()
             try:
                 dataset = lance.dataset(self.location.uri or None, version=version, **arguments)
-            except (ValueError, NoTableInNamespaceError, NamespaceNotFoundError) as error:
-                if isinstance(error, ValueError) and not _is_missing(error):
+            except lance_errors() as error:
+                if not _is_no_table(error):
                     raise
                 raise TableNotFoundError(
                     f"There is no Lance table at {self.location}.",
@@ -147,7 +144,7 @@ class LanceStore:
                 retryable=bool(error.retryable) or isinstance(change, Replace),
                 hint="the epoch has not landed; restart the query, which sends it again.",
             ) from self.location.cause(error)
-        except LANCE_ERRORS as error:
+        except lance_errors() as error:
             return self._find_out(transaction.uuid, read_version, error)
         return Published(int(dataset.version), transaction.uuid)
 
@@ -214,7 +211,7 @@ class LanceStore:
             session = self._files()
 
         def delete(file: str) -> None:
-            with contextlib.suppress(*LANCE_ERRORS):
+            with contextlib.suppress(*lance_errors()):
                 session.delete_file(f"data/{file}")
 
         _each(delete, files)
@@ -247,7 +244,7 @@ class LanceStore:
 
     def delete_note(self, name: str) -> None:
         """Remove a note, as far as possible."""
-        with contextlib.suppress(*LANCE_ERRORS):
+        with contextlib.suppress(*lance_errors()):
             self._files().delete_file(f"{_NOTES}/{name}")
 
     def _arguments(self) -> dict[str, Any]:
@@ -260,6 +257,21 @@ class LanceStore:
 
     def _said(self, error: BaseException) -> str:
         return _without_source_lines(self.location.redact(str(error)))
+
+
+def lance_errors() -> tuple[type[Exception], ...]:
+    """What Lance raises when something is wrong with a table, its files or its namespace.
+
+    Asked when something was raised: namespaces take a second to load, and most tables have none.
+    """
+    namespaces = sys.modules.get("lance_namespace.errors")
+    return (OSError, ValueError, RuntimeError, *([namespaces.LanceNamespaceError] if namespaces else []))
+
+
+def _is_no_table(error: Exception) -> bool:
+    if isinstance(error, ValueError):
+        return _is_missing(error)
+    return type(error).__name__ in ("TableNotFoundError", "NamespaceNotFoundError")
 
 
 def columns_of(schema: Any) -> dict[int, Column]:
@@ -315,6 +327,6 @@ def translated(location: Location, doing: str) -> Iterator[None]:
         yield
     except HeadraceError:
         raise
-    except LANCE_ERRORS as error:
+    except lance_errors() as error:
         said = _without_source_lines(location.redact(str(error)))
         raise StorageError(f"{doing[:1].upper()}{doing[1:]} of {location} failed: {said}") from location.cause(error)

@@ -13,7 +13,7 @@ from lance.dataset import LanceDataset, LanceOperation
 from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata
 
-from headrace.tables.lance_store import LANCE_ERRORS, LanceSnapshot, translated
+from headrace.tables.lance_store import LanceSnapshot, lance_errors, translated
 from headrace.tables.location import Location
 from headrace.tables.message import TaskMessage
 from headrace.tables.payload import Upserts
@@ -43,7 +43,7 @@ def remove_staging(staging: Location) -> None:
 
 def _remove(base: Location, folder: str) -> None:
     # What cannot be removed now is removed by the query's next epoch.
-    with contextlib.suppress(*LANCE_ERRORS):
+    with contextlib.suppress(*lance_errors()):
         session = LanceFileSession(base.uri, storage_options=base.options())
         for path in session.list(folder):
             session.delete_file(path)
