@@ -222,3 +222,17 @@ def test_importing_headrace_is_quick_and_loads_nothing_that_loads_on_use() -> No
     ]
     assert set(LOADED_ON_USE) & set(runs[0][1]) == set()
     assert min(seconds for seconds, _ in runs) < MAX_IMPORT_SECONDS
+
+
+def test_a_task_of_spark_does_not_load_what_only_a_few_tables_need() -> None:
+    """A namespace's client takes a second to load, in every process of every executor."""
+    program = "import sys, headrace.spark.sink; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True, text=True)
+    assert {"lance_namespace_urllib3_client", "datafusion"} & set(done.stdout.split()) == set()
+
+
+def test_importing_the_sink_for_foreach_batch_loads_neither_lance_nor_spark() -> None:
+    """Lance warns when a process that has loaded it forks, as a program does that starts Spark afterwards."""
+    program = "import sys, headrace.spark; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert {"lance", "pyspark", "datafusion"} & set(done.stdout.split()) == set()
