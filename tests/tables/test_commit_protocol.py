@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from drivers import Driver, ids_of, ids_through
+from stepping import SteppedStore, Steps
 from worlds import MODES, QUERY, World, fences, history, landed, marked
 
 from headrace import (
@@ -304,6 +305,24 @@ def test_a_batch_write_has_no_key_and_lands_beside_anything(world: World) -> Non
     assert landed(world) == [0, 1]
     land_once(store, Result([world.write([9], replacing=True)]))
     assert world.rows() == [9]
+
+
+def test_a_batch_overwrite_that_fell_into_a_hole_is_written_again(world: World) -> None:
+    """L25: Lance acknowledges one as the version after the one it read, though that lies below the newest."""
+    steps = Steps()
+
+    def clean_around_a_tag() -> None:
+        world.tag(world.store().open().version)
+        for _ in range(3):
+            world.append([900])
+        world.clean()
+
+    payload = Result([world.write([9], replacing=True)])
+    store = SteppedStore(world.store(), steps)
+    steps.before = {2: clean_around_a_tag}
+    outcome = land_once(store, payload)
+    assert steps.calls[2] == "publish Replace"
+    assert (world.rows(), outcome.version) == ([9], world.store().open().version)
 
 
 def test_a_table_that_keeps_changing_is_given_up_in_the_end(world: World) -> None:

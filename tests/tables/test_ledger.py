@@ -33,7 +33,7 @@ def test_a_stamp_survives_the_way_through_properties(
 ) -> None:
     """L1, L7: the id verbatim, everything as strings."""
     made = Stamp(query_id, epoch, run, checkpoint, tuple(superseded), is_fence)
-    properties = made.properties(mode="append", rows=3, files=1)
+    properties = made.properties() | ledger.details("append", 3, 1)
     assert all(isinstance(value, str) for value in properties.values())
     assert stamp_of(properties, query_id) == made
     assert stamp_of(properties, query_id + "x") is None
@@ -41,11 +41,23 @@ def test_a_stamp_survives_the_way_through_properties(
 
 def test_an_epoch_has_the_two_keys_and_a_fence_has_neither() -> None:
     """L7: only an epoch's own transaction has the keys other tools rely on."""
-    epoch, fence = stamp().properties(rows=2, files=1, mode="append"), stamp(is_fence=True).properties()
+    epoch, fence = stamp().properties(), stamp(is_fence=True).properties()
     assert (epoch["lance.streaming.queryId"], epoch["lance.streaming.epochId"]) == ("query", "5")
     assert not [name for name in fence if name.startswith("lance.")]
     assert (fence["headrace.fence.queryId"], fence["headrace.fence.lastEpochId"]) == ("query", "5")
-    assert (epoch["headrace.rows"], epoch["headrace.files"], epoch["headrace.mode"]) == ("2", "1", "append")
+
+
+def test_what_stands_beside_a_stamp_is_what_is_known() -> None:
+    """L7: how many files a merge makes is not known before it is made, and no number is made up."""
+    assert (
+        ledger.details("append", 2, 1).items()
+        >= {
+            "headrace.mode": "append",
+            "headrace.rows": "2",
+            "headrace.files": "1",
+        }.items()
+    )
+    assert "headrace.files" not in ledger.details("upsert", 2, None)
 
 
 def test_a_stamp_of_another_tool_needs_the_two_keys_only() -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import LandingError
 from headrace.tables import message as messages
+from headrace.tables import upsert
 from headrace.tables.ledger import Run
+from headrace.tables.location import Location
 from headrace.tables.message import Column, TaskMessage, one_per_partition
 
 COUNTS = st.integers(0, 2**40)
@@ -193,3 +196,10 @@ def test_a_partition_or_a_file_may_be_named_once() -> None:
     for wrong in ([made(0), made(0)], [made(0, "a.lance"), made(1, "a.lance")], [made(0, "a.lance", "a.lance")]):
         with pytest.raises(LandingError, match="2 times"):
             one_per_partition(wrong)
+
+
+def test_a_partition_that_reports_twice_is_not_merged_either() -> None:
+    """L29: rows staged for a merge come as messages too."""
+    twice = [TaskMessage(0), TaskMessage(0)]
+    with pytest.raises(LandingError, match="partition 0 2 times"):
+        upsert.staged_rows(twice, pa.schema([("id", pa.int64())]), Location("staging"), Location("table"), ["id"])

@@ -120,7 +120,7 @@ class Landing:
                 change = payload.change(finding.snapshot, self.store)  # 5
                 _crash.reach("before-commit", epoch)
                 stamp = ledger.next_stamp(finding.newest, self.rules.query_id, epoch, run)
-                properties = stamp.properties(mode=payload.mode, rows=payload.rows, files=len(payload.files))
+                properties = stamp.properties() | _details(payload)
                 self.may_have_landed = True
                 published = self.store.publish(change, read_version=finding.read_version, properties=properties)  # 6
                 _crash.reach("after-commit", epoch)
@@ -170,36 +170,12 @@ class Landing:
 
     def _verify(self, published: Published, read_version: int, stamp: Stamp, payload: Payload) -> None:
         snapshot = self.store.open()
-        entry = snapshot.entry(published.version) if published.version <= snapshot.version else None
-        if published.version > snapshot.version or (entry is not None and entry.uuid != published.uuid):
-            raise LandingError(
-                f"Version {published.version} was acknowledged for epoch {stamp.epoch} of query {stamp.query_id!r} and "
-                f"is not in the table: it was dropped or replaced at the same moment.",
-                hint="restart the query, which looks before it commits.",
-            )
-        if payload.is_replacement and published.version < snapshot.version:
-            self._require_successors(published, snapshot)
+        what = f"Epoch {stamp.epoch} of query {stamp.query_id!r}"
+        _require_there(snapshot, published, payload, what)
         between = range(published.version - 1, read_version, -1)
         if between:
             self._require_alone(snapshot, between, stamp, published, read_version)
-            try:
-                payload.require_fit(snapshot)
-            except SchemaMismatchError as error:
-                raise LandingError(
-                    f"Epoch {stamp.epoch} of query {stamp.query_id!r} has landed as version {published.version}, but "
-                    f"the table's columns were changed at the same moment, and its rows have nulls there: {error}",
-                    hint="fill them in, or delete the rows and run the query again under a new streamingQueryId.",
-                ) from error
-
-    @staticmethod
-    def _require_successors(published: Published, snapshot: Snapshot) -> None:
-        kept = snapshot.kept_versions(published.version - 1)
-        if len(kept) <= snapshot.version - published.version:
-            raise CommitConflictError(
-                f"Version {published.version} was written where history had been removed, below version "
-                f"{snapshot.version}.",
-                retryable=True,
-            )
+            _require_still_fits(snapshot, published, payload, what)
 
     def _require_alone(
         self, snapshot: Snapshot, between: Sequence[int], stamp: Stamp, published: Published, read_version: int
@@ -228,7 +204,7 @@ class Landing:
 
 
 def land_once(store: Store, payload: Payload, *, pause: Callable[[float], object] = time.sleep) -> Outcome:
-    """Commit what a batch job wrote: steps 1, 5, 6 and 7, with no key and so no replay to recognise.
+    """Commit what a batch job wrote: steps 1, 5, 6 and 7, with no key and so neither a replay nor a rival to recognise.
 
     Raises:
         SchemaMismatchError, LandingError: It was not landed, and why.
@@ -237,18 +213,59 @@ def land_once(store: Store, payload: Payload, *, pause: Callable[[float], object
     """
     if payload.is_nothing:
         return Outcome()
-    stamp = Stamp("", NONE_LANDED)
-    properties = stamp.properties(mode=payload.mode, rows=payload.rows, files=len(payload.files))
-    properties = {name: value for name, value in properties.items() if name not in (ledger.QUERY_ID, ledger.EPOCH_ID)}
-    for attempt in range(_ATTEMPTS):
-        snapshot = store.open()
-        change = payload.change(snapshot, store)
+    conflict: CommitConflictError | None = None
+    for _ in range(_ATTEMPTS):
+        before = store.open()  # 1
+        change = payload.change(before, store)  # 5
         try:
-            published = store.publish(change, read_version=snapshot.version, properties=properties)
+            published = store.publish(change, read_version=before.version, properties=_details(payload))  # 6
+            after = store.open()
+            _require_there(after, published, payload, "The batch write")  # 7
         except CommitConflictError as error:
-            if not error.retryable or attempt == _ATTEMPTS - 1:
+            if not error.retryable:
                 raise
+            conflict = error
             pause(random.uniform(0, _LONGEST_PAUSE_SECONDS))
             continue
+        if published.version > before.version + 1:
+            _require_still_fits(after, published, payload, "The batch write")
         return Outcome(published.version)
-    raise AssertionError("unreachable")
+    raise CommitConflictError(
+        f"A batch write met {_ATTEMPTS} concurrent changes in a row: {conflict}",
+        hint="other writers keep changing the table; run it again when it is quieter.",
+    )
+
+
+def _details(payload: Payload) -> dict[str, str]:
+    return ledger.details(payload.mode, payload.rows, None if payload.files is None else len(payload.files))
+
+
+def _require_there(snapshot: Snapshot, published: Published, payload: Payload, what: str) -> None:
+    """Check that a version which was acknowledged is in the table, and that what came after it came on top of it."""
+    entry = snapshot.entry(published.version) if published.version <= snapshot.version else None
+    if published.version > snapshot.version or (entry is not None and entry.uuid != published.uuid):
+        raise LandingError(
+            f"{what} was acknowledged as version {published.version}, which is not in the table: it was dropped or "
+            f"replaced at the same moment.",
+            hint="restart the query, which looks before it commits.",
+        )
+    # An overwrite is published as the version after the one it read, even where that had been cleaned away.
+    later = snapshot.version - published.version
+    if not payload.is_fenced and later and len(snapshot.kept_versions(published.version - 1)) <= later:
+        raise CommitConflictError(
+            f"Version {published.version} was written where history had been removed, below version "
+            f"{snapshot.version}.",
+            retryable=True,
+        )
+
+
+def _require_still_fits(snapshot: Snapshot, published: Published, payload: Payload, what: str) -> None:
+    """Check that the changes a commit has landed on top of left the columns as they were."""
+    try:
+        payload.require_fit(snapshot)
+    except SchemaMismatchError as error:
+        raise LandingError(
+            f"{what} has landed as version {published.version}, but the table's columns were changed at the same "
+            f"moment, and its rows have nulls there: {error}",
+            hint="fill them in, or delete the rows and write them again (a stream: under a new streamingQueryId).",
+        ) from error

@@ -47,8 +47,7 @@ def write_rows(
         SchemaMismatchError: The rows do not fit the table.
         StorageError: A file cannot be written.
     """
-    waiting = (batch for batch in batches if batch.num_rows)
-    first = next(waiting, None)
+    first, rest = _first_of(batches)
     if first is None:
         return TaskMessage(task.partition, run=task.run, epoch=task.epoch)
     dataset = LanceStore(location).open().dataset
@@ -60,7 +59,7 @@ def write_rows(
     else:
         settings_used.pop("data_storage_version", None)
         columns = columns_of(dataset.lance_schema)
-    rows = _Rows(Alignment(first.schema, target), chain((first,), waiting))
+    rows = _Rows(Alignment(first.schema, target), chain((first,), rest))
     mode = "overwrite" if replacing else "append"
     fragments = rows.write(location, lambda reader: write_fragments(reader, dataset, mode=mode, **settings_used))
     return _message(task, fragments, columns)
@@ -75,18 +74,23 @@ def write_staged(
         SchemaMismatchError: The rows do not fit the table, a key is null, or a key is there twice.
         StorageError: A file cannot be written.
     """
-    waiting = (batch for batch in batches if batch.num_rows)
-    first = next(waiting, None)
+    first, rest = _first_of(batches)
     if first is None:
         return TaskMessage(task.partition, run=task.run, epoch=task.epoch)
     schema = LanceStore(location).open().schema
-    rows = _Rows(Alignment(first.schema, schema, fills=False), chain((first,), waiting), keys)
+    rows = _Rows(Alignment(first.schema, schema, fills=False), chain((first,), rest), keys)
     fragments = rows.write(
         location,
         lambda reader: write_fragments(reader, staging.uri, mode="create", storage_options=staging.options()),
     )
     rows.require_single_keys()
     return _message(task, fragments, columns_of(LanceSchema.from_pyarrow(schema)))
+
+
+def _first_of(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
+    """The first batch that has rows, and the others: a task without rows opens no table."""
+    rest = (batch for batch in batches if batch.num_rows)
+    return next(rest, None), rest
 
 
 class _Rows:

@@ -77,8 +77,8 @@ class Stamp:
     superseded: tuple[str, ...] = ()
     is_fence: bool = False
 
-    def properties(self, *, mode: str = "", rows: int | None = None, files: int | None = None) -> dict[str, str]:
-        """The stamp as a transaction's properties, with what a reader of the history wants to know beside it."""
+    def properties(self) -> dict[str, str]:
+        """The stamp as a transaction's properties."""
         key = (
             {FENCE: self.query_id, LAST_EPOCH: str(self.epoch)}
             if self.is_fence
@@ -88,12 +88,15 @@ class Stamp:
             RUN_ID: self.run,
             CHECKPOINT: self.checkpoint,
             SUPERSEDED: ",".join(self.superseded),
-            MODE: mode,
-            ROWS: "" if rows is None else str(rows),
-            FILES: "" if files is None else str(files),
             WRITER: __version__,
         }
         return key | {name: value for name, value in more.items() if value}
+
+
+def details(mode: str, rows: int, files: int | None) -> dict[str, str]:
+    """What a reader of the history wants to know beside the stamp, as a transaction's properties."""
+    counts = {ROWS: str(rows)} if files is None else {ROWS: str(rows), FILES: str(files)}
+    return {MODE: mode, **counts, WRITER: __version__}
 
 
 def stamp_of(properties: Mapping[str, str], query_id: str) -> Stamp | None:

@@ -26,23 +26,19 @@ class Payload(Protocol):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether a fence must come before it: it would otherwise land beside a rival's."""
+        """Whether a fence must come before it, or else it would land beside a rival's; a replacement needs none."""
 
     @property
     def may_rebase(self) -> bool:
         """Whether it can be committed on an older version than the newest."""
 
     @property
-    def is_replacement(self) -> bool:
-        """Whether it replaces all rows of the table."""
-
-    @property
     def rows(self) -> int:
         """Rows the epoch brings."""
 
     @property
-    def files(self) -> tuple[str, ...]:
-        """Data files that become part of the table."""
+    def files(self) -> tuple[str, ...] | None:
+        """Data files that become part of the table; None where only the merge will tell."""
 
     def change(self, snapshot: Snapshot, store: Store) -> Change:
         """The change to be published on top of ``snapshot``, after checking that it can be.
@@ -98,7 +94,6 @@ class Rows(_Written):
     mode = "append"
     is_fenced = True
     may_rebase = True
-    is_replacement = False
 
     @property
     def is_nothing(self) -> bool:
@@ -130,7 +125,6 @@ class Result(_Written):
     is_nothing = False
     is_fenced = False
     may_rebase = False
-    is_replacement = True
 
     def change(self, snapshot: Snapshot, store: Store) -> Replace:
         """A replacement of the table's rows."""
@@ -157,8 +151,7 @@ class Upserts:
     mode = "upsert"
     is_fenced = True
     may_rebase = False
-    is_replacement = False
-    files: tuple[str, ...] = ()
+    files = None
 
     @property
     def is_nothing(self) -> bool:

@@ -7,6 +7,7 @@ import hashlib
 import json
 import uuid
 from collections.abc import Sequence
+from functools import cache
 
 import pyarrow as pa
 from lance.dataset import LanceDataset, LanceOperation
@@ -15,7 +16,7 @@ from lance.fragment import FragmentMetadata
 
 from headrace.tables.lance_store import LanceSnapshot, lance_errors, translated
 from headrace.tables.location import Location
-from headrace.tables.message import TaskMessage
+from headrace.tables.message import TaskMessage, one_per_partition
 from headrace.tables.payload import Upserts
 from headrace.tables.store import Merge, Snapshot
 
@@ -56,17 +57,23 @@ def staged_rows(
 
     The merge reads them back as a stream: no more than a few batches are held here, though Lance itself holds the
     keys of one side of the join.
+
+    Raises:
+        LandingError: A partition reports twice.
     """
+    one_per_partition(messages)
     fragments = [FragmentMetadata.from_json(json.dumps(item)) for message in messages for item in message.fragments]
+
+    @cache
+    def staged() -> LanceDataset:
+        change = LanceOperation.Overwrite(schema, fragments)
+        return LanceDataset.commit(staging.uri, change, storage_options=staging.options())
 
     def merge(snapshot: Snapshot) -> Merge:
         assert isinstance(snapshot, LanceSnapshot)
         with translated(location, "merging rows"):
-            staged = LanceDataset.commit(
-                staging.uri, LanceOperation.Overwrite(schema, fragments), storage_options=staging.options()
-            )
             builder = snapshot.dataset.merge_insert(list(keys)).when_matched_update_all().when_not_matched_insert_all()
-            transaction, _ = builder.execute_uncommitted(staged.scanner().to_reader())
+            transaction, _ = builder.execute_uncommitted(staged().scanner().to_reader())
         return Merge(transaction)
 
     return Upserts(sum(message.rows for message in messages), merge)
