@@ -95,7 +95,14 @@ class Host:
 
     def _drain(self, streams: list[Any], schema: pa.Schema, execution: Execution, read_ahead: ReadAhead) -> Drain:
         channel = Channel("the result", read_ahead.batches, read_ahead.bytes)
-        drain = Drain(streams, schema, channel, execution, lambda error, run: translate(error, run.failure))
+        drain = Drain(
+            streams,
+            schema,
+            channel,
+            execution,
+            lambda error, run: translate(error, run.failure),
+            self.engine.free_dropped,
+        )
         with self._lock:
             self._running[execution].append(drain)
         return drain

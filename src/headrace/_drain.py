@@ -6,7 +6,6 @@ a wait inside the engine would not allow, and the engine works on the next batch
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -32,6 +31,7 @@ class Drain:
         channel: Where they go; closed at the end of the last stream, failed at the first error.
         execution: The run the streams belong to; released when they are.
         translate: Makes an error of ours from whatever an engine stream raised.
+        free_dropped: Frees the Python objects that the engine has dropped and not freed yet.
     """
 
     def __init__(
@@ -41,12 +41,14 @@ class Drain:
         channel: Channel,
         execution: Execution,
         translate: Callable[[BaseException, Execution], BaseException],
+        free_dropped: Callable[[], None],
     ) -> None:
         self._pulls = [_Pull(self, stream) for stream in streams]
         self._schema = schema
         self.channel = channel
         self.execution = execution
         self._translate = translate
+        self.free_dropped = free_dropped
         self._lock = threading.RLock()
         self._running = len(self._pulls)
         self._started = False
@@ -107,7 +109,9 @@ class _Pull:
         self._drain = drain
         self._stream = stream
         self._thread = 0
+        self._inside = False
         self._stopped = False
+        self._aborting = False
         self.done = False
         self.abort_at = 0.0
 
@@ -116,17 +120,15 @@ class _Pull:
         self._thread = threading.get_ident()
         failure: BaseException | None = None
         try:
-            try:
-                while not self._stopped and (batch := self._next()) is not None:
-                    self._drain.hand_on(batch)
-            except BaseException as error:  # noqa: BLE001 - handed to the reader
-                failure = error
-            if self._stopped:
-                # An abort may still be pending in this thread: let it come out here, not in drop().
-                for _ in range(100):
-                    pass
-        except _AbortError:
-            pass
+            while not self._stopped and (batch := self._next()) is not None:
+                self._drain.hand_on(batch)
+        except BaseException as error:  # noqa: BLE001 - handed to the reader
+            self._inside = False
+            failure = error
+        try:
+            self._settle()
+        except _AbortError as error:
+            failure = error
         self.drop(failure)
 
     def drop(self, failure: BaseException | None = None) -> None:
@@ -151,18 +153,34 @@ class _Pull:
     def abort(self) -> bool:
         """Raise in the thread that is inside the engine; False if it is not just there.
 
-        The engine looks for a pending exception of its thread once a second. Set while the thread runs Python
-        code, the exception would come out anywhere.
+        The engine looks for a pending exception of its thread once a second. In a thread that runs Python code
+        the exception would come out anywhere, so one that has left the engine waits in ``_settle`` until this
+        is over.
         """
-        frame = sys._current_frames().get(self._thread)
-        if frame is None or frame.f_code is not _Pull._next.__code__:
-            return False
-        _runtime.raise_in_thread(self._thread, _AbortError)
-        return True
+        # Else the thread would free them before it looks, and a finalizer swallow the exception.
+        self._drain.free_dropped()
+        self._aborting = True
+        inside = self._inside
+        if inside:
+            _runtime.raise_in_thread(self._thread, _AbortError)
+        self._aborting = False
+        return inside
 
     def _next(self) -> pa.RecordBatch | None:
+        self._inside = True
         batch = next(self._stream, None)
+        self._inside = False
+        if self._stopped:
+            self._settle()
         return None if batch is None else batch.to_pyarrow()
+
+    def _settle(self) -> None:
+        """Let an abort that was meant for the engine come out here, where it does no harm."""
+        while self._aborting:
+            time.sleep(0.001)
+        # The interpreter looks for a pending exception whenever a loop goes round.
+        for _ in range(100):
+            pass
 
 
 class _Aborts:

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import os
 import re
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
-from weakref import WeakValueDictionary, finalize
 
 import datafusion
 import pyarrow as pa
@@ -24,7 +24,7 @@ from datafusion import RuntimeEnvBuilder, SessionConfig, SQLOptions
 from headrace._errors import ConfigurationError, StorageError
 from headrace._execution import Execution, Hint, Table
 from headrace._pushdown import is_row_wise, scan_hints, scanned_tables
-from headrace._runtime import workers
+from headrace._runtime import call_when_gone, workers
 from headrace._scan import GATHER_ROWS, ROW, TableDataset
 from headrace._settings import Settings
 from headrace._translate import message_of, translate, unwrapped
@@ -49,7 +49,8 @@ class Engine:
         # Tables are planned here first, so that the user's context has only the views in it.
         self._tables = datafusion.SessionContext()
         self._live = _live_context(settings) if settings.low_latency else None
-        self._bridged: WeakValueDictionary[str, TableDataset] = WeakValueDictionary()
+        # Not a WeakValueDictionary, whose code would run wherever the engine happens to free a table.
+        self._bridges: dict[str, weakref.ref[TableDataset]] = {}
         self._numbers = count(2)
         # The more partitions, the more batches the engine holds between its operators.
         partitions = settings.target_partitions or os.cpu_count() or 1
@@ -58,8 +59,18 @@ class Engine:
 
     # -- tables -------------------------------------------------------------------------------------
 
-    def add_table(self, name: str, table: Table, *, wants_hints: bool) -> None:
-        """Register one of our tables."""
+    def add_table(
+        self, name: str, table: Table, *, wants_hints: bool, when_gone: Callable[[], None] | None = None
+    ) -> None:
+        """Register one of our tables.
+
+        Args:
+            name: What queries call it.
+            table: The table.
+            wants_hints: Whether its provider is told what a scan may leave out.
+            when_gone: Called when no plan can read the table any more: DDL can take its name away behind the
+                session's back.
+        """
         with translating(planning=True):
             plan_name = self._plan_name(name)
             dataset = TableDataset(table, plan_name, hinted=table.schema if wants_hints else None)
@@ -70,9 +81,9 @@ class Engine:
             # From here on only plans hold the table, so it goes when the last of them does.
             self._tables.deregister_table(plan_name)
             self._context.register_table(quoted(name), view)
-            self._bridged[plan_name] = dataset
-        # DDL can take a name away behind the session's back; then no query is ever going to read the table.
-        finalize(dataset, table.drop).atexit = False
+            self._bridges[plan_name] = weakref.ref(dataset)
+        if when_gone is not None:
+            call_when_gone(dataset, when_gone)
 
     def add_native(
         self, name: str, register: Callable[[datafusion.SessionContext, str], None], path: Path | None = None
@@ -104,9 +115,17 @@ class Engine:
     def _plan_name(self, name: str) -> str:
         # A name used again must not be mistaken for the earlier table, which older frames may still read.
         plain = re.sub(r"\W", "_", name.lower())
-        if plain not in self._bridged:
+        bridged = self._bridged()
+        for gone in self._bridges.keys() - bridged.keys():
+            del self._bridges[gone]
+        if plain not in bridged:
             return plain
         return f"{plain}_{next(self._numbers)}"
+
+    def _bridged(self) -> dict[str, TableDataset]:
+        """The tables that some plan still holds, by the names they have in plans."""
+        bridges = list(self._bridges.items())
+        return {name: dataset for name, bridge in bridges if (dataset := bridge()) is not None}
 
     # -- queries ------------------------------------------------------------------------------------
 
@@ -139,7 +158,7 @@ class Engine:
         if frame is not None and self._paths:
             self._require_paths(frame)
         hints: Mapping[str, Hint] = {}
-        schemas = {name: dataset.hinted for name, dataset in self._bridged.items() if dataset.hinted is not None}
+        schemas = {name: dataset.hinted for name, dataset in self._bridged().items() if dataset.hinted is not None}
         if frame is not None and schemas:
             with translating(planning=True):
                 hints = scan_hints(frame.optimized_logical_plan(), schemas)
@@ -159,6 +178,14 @@ class Engine:
                 streams = frame.execute_stream_partitioned() if partitioned else [frame.execute_stream()]
                 return [stream.rbs for stream in streams]
 
+    @staticmethod
+    def free_dropped() -> None:
+        """Free, here and now, the Python objects that the engine has dropped.
+
+        Without the interpreter's lock it cannot free them, and leaves them to the next thread that calls it.
+        """
+        SQLOptions()
+
     def _require_paths(self, frame: Any) -> None:
         with translating(planning=True):
             scanned = scanned_tables(frame.logical_plan())
@@ -175,7 +202,8 @@ class Engine:
 
     def _is_live(self, frame: Any) -> bool:
         plan = frame.optimized_logical_plan()
-        return is_row_wise(plan) and any(name in self._bridged for name in scanned_tables(plan))
+        bridged = self._bridged()
+        return is_row_wise(plan) and any(name in bridged for name in scanned_tables(plan))
 
     def _live_streams(self, frame: Any) -> list[Any]:
         # Operators that gather rows fix how many when the plan is made, sources when it is run: planned

@@ -49,9 +49,6 @@ class PullTable:
     def leave(self, reason: str) -> None:
         """Nothing to tell: each scan has a channel of its own."""
 
-    def drop(self) -> None:
-        """Nothing to tell either."""
-
     def open(self, request: ScanRequest) -> Channel:
         """Start reading one partition; the channel's batches have the table's columns or the request's."""
         channel = Channel(f"the scan of table {self.name!r}", READ_AHEAD_BATCHES, READ_AHEAD_BYTES)

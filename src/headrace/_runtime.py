@@ -15,6 +15,7 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Protocol
 
 from headrace._errors import ConfigurationError, ForkedError, ResourcesExhaustedError
@@ -145,6 +146,52 @@ def raise_in_thread(thread: int, error: type[BaseException]) -> None:
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
+class _Gone:
+    """Calls back when objects have gone, on a thread of its own.
+
+    What the engine drops goes on whichever of its threads enters Python next, maybe one with an exception
+    pending in it, which would come out of a finalizer's first line. The queue's put() runs no line of Python.
+    """
+
+    def __init__(self) -> None:
+        self._gone: SimpleQueue[weakref.ref[object] | None] = SimpleQueue()
+        self._lock = threading.RLock()
+        self._watched: dict[int, tuple[weakref.ref[object], Callable[[], None]]] = {}
+        self._running = False
+
+    def watch(self, thing: object, callback: Callable[[], None]) -> None:
+        reference = weakref.ref(thing, self._gone.put)
+        with self._lock:
+            self._watched[id(reference)] = reference, callback
+            if self._running:
+                return
+            self._running = True
+        start_thread(self._run, "headrace-gone")
+
+    def end(self) -> None:
+        self._gone.put(None)
+
+    def _run(self) -> None:
+        while (reference := self._gone.get()) is not None:
+            with self._lock:
+                callback = self._watched.pop(id(reference))[1]
+            callback()
+            # Nothing may live on because this thread waits.
+            del callback, reference
+            with self._lock:
+                if not self._watched:
+                    self._running = False
+                    return
+
+
+_gone = _Gone()
+
+
+def call_when_gone(thing: object, callback: Callable[[], None]) -> None:
+    """Call back, from another thread, when nothing refers to ``thing`` any more; not at exit."""
+    _gone.watch(thing, callback)
+
+
 class ExitingError(BaseException):
     """Raised in threads of headrace's own that are still at work when the interpreter exits."""
 
@@ -156,6 +203,7 @@ def _at_exit() -> None:
         return
     for closable in list(_open):
         closable._shut_down("the interpreter is exiting")
+    _gone.end()
     deadline = time.monotonic() + _EXIT_SECONDS
     _join_threads(time.monotonic() + _EXIT_SECONDS / 5)
     for thread in list(_threads):

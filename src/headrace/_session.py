@@ -137,7 +137,7 @@ class SessionContext:
         with self._lock:
             self._require_free(name)
             table = PushTable(name, schema, channel)
-            self._engine.add_table(name, table, wants_hints=False)
+            self._engine.add_table(name, table, wants_hints=False, when_gone=table.drop)
             self._push_tables[name] = table
         return TableSink(name, schema, channel)
 

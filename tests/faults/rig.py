@@ -131,8 +131,9 @@ def is_waiting(thread: threading.Thread) -> bool:
 
 
 def own_threads() -> list[str]:
-    """The threads of headrace that are alive."""
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("headrace")]
+    """The threads of headrace that are alive, but for the one that is there while push tables are registered."""
+    names = [thread.name for thread in threading.enumerate()]
+    return [name for name in names if name.startswith("headrace") and name != "headrace-gone"]
 
 
 def running(session: headrace.SessionContext) -> int:

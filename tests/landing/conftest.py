@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import lance
 import pytest
 from s3_proxy import S3Proxy
 from s3_server import S3Server
+from streams import ARROW_SCHEMA, StreamInput
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,3 +104,19 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Storage:
 def table_uri(storage: Storage) -> str:
     """Where a table may be made: nothing is there yet."""
     return storage.uri("table")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> StreamInput:
+    """A stream of one epoch."""
+    source = StreamInput(tmp_path / "input")
+    source.add(1, 2)
+    return source
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    """An empty table in a folder."""
+    uri = str(tmp_path / "table.lance")
+    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri)
+    return uri

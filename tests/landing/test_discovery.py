@@ -8,9 +8,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import lance
 import pytest
-from streams import ARROW_SCHEMA, StreamInput, drain, rows
+from streams import StreamInput, drain, rows
 
 import headrace.spark
 from headrace import InvalidArgumentError
@@ -54,20 +53,6 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         timeout=110,
         check=False,
     )
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> StreamInput:
-    source = StreamInput(tmp_path / "input")
-    source.add(1, 2)
-    return source
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    uri = str(tmp_path / "table.lance")
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri)
-    return uri
 
 
 def test_what_spark_imports_to_find_the_formats_loads_nothing_more() -> None:

@@ -69,6 +69,16 @@ def uri(tmp_path: Path) -> str:
     return uri
 
 
+def blob_of(uri: str, number: int) -> bytes:
+    """The blob of the row with an id."""
+    table = lance.dataset(uri)
+    [row] = table.to_table(columns=["id"], filter=f"id = {number}", with_row_id=True)["_rowid"].to_pylist()
+    [blob] = table.take_blobs("blob", ids=[row])
+    with blob as file:
+        content: bytes = file.read()
+    return content
+
+
 def every_type(ids: DataFrame) -> DataFrame:
     """Columns in another order than the table's; the row whose id is 2 has nulls wherever it may."""
     return ids.selectExpr(*reversed(NULLS), "id as whole")
@@ -121,12 +131,7 @@ def test_blobs_stream(spark: SparkSession, tmp_path: Path) -> None:
     source.add(0, 1)
     frame = source.stream(spark).selectExpr("id", "if(id = 0, encode(repeat('x', 100000), 'UTF-8'), null) as blob")
     drain(frame.writeStream.format("lance").options(path=uri, streamingQueryId="q"), tmp_path / "checkpoint")
-    table = lance.dataset(uri)
-    assert table.count_rows() == 2
-    [row] = table.to_table(columns=["id"], filter="id = 0", with_row_id=True)["_rowid"].to_pylist()
-    [blob] = table.take_blobs("blob", ids=[row])
-    with blob as file:
-        assert file.read() == b"x" * 100_000
+    assert (lance.dataset(uri).count_rows(), blob_of(uri, 0)) == (2, b"x" * 100_000)
 
 
 def test_blobs_of_the_second_kind_stream(spark: SparkSession, tmp_path: Path) -> None:
@@ -136,12 +141,7 @@ def test_blobs_of_the_second_kind_stream(spark: SparkSession, tmp_path: Path) ->
     lance.write_dataset(schema.empty_table(), uri, data_storage_version="2.2")
     frame = spark.range(2).selectExpr("id", "if(id = 0, encode(repeat('x', 100000), 'UTF-8'), null) as blob")
     LanceSink(uri, query_id="q")(frame, 0)
-    table = lance.dataset(uri)
-    assert table.count_rows() == 2
-    [row] = table.to_table(columns=["id"], filter="id = 0", with_row_id=True)["_rowid"].to_pylist()
-    [blob] = table.take_blobs("blob", ids=[row])
-    with blob as file:
-        assert file.read() == b"x" * 100_000
+    assert (lance.dataset(uri).count_rows(), blob_of(uri, 0)) == (2, b"x" * 100_000)
 
 
 def test_a_map_lands(spark: SparkSession, tmp_path: Path) -> None:

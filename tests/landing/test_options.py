@@ -20,20 +20,6 @@ if TYPE_CHECKING:
 LOOKBACK = "lance.streaming.dedupe.lookback.versions"
 
 
-@pytest.fixture
-def source(tmp_path: Path) -> StreamInput:
-    source = StreamInput(tmp_path / "input")
-    source.add(1, 2)
-    return source
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    uri = str(tmp_path / "table.lance")
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri)
-    return uri
-
-
 def stream(source: StreamInput, spark: SparkSession, **options: str) -> DataStreamWriter:
     return source.stream(spark).writeStream.format("lance").options(**options)
 

@@ -36,13 +36,6 @@ def prefixed(options: dict[str, str], prefix: str = "storage.") -> dict[str, str
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> StreamInput:
-    source = StreamInput(tmp_path / "input")
-    source.add(1, 2)
-    return source
-
-
-@pytest.fixture
 def uri(s3_server: S3Server) -> str:
     uri = f"s3://{s3_server.make_bucket()}/table.lance"
     lance.write_dataset(ARROW_SCHEMA.empty_table(), uri, storage_options=s3_server.storage_options)
