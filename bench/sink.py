@@ -1,7 +1,8 @@
 """Epochs landed in Lance, against Spark's own parquet sink and against collecting them on the driver.
 
 Two questions: how long does an epoch take beside the alternatives, and does it stay that way as versions pile up.
-The first runs real Spark streams in turns, the second the commit protocol alone.
+The first runs real Spark streams in turns, the second the commit protocol alone. `rows dropped` hands the rows to
+Python and does nothing with them: what Spark itself takes for that, and no sink in Python can be faster.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +23,28 @@ import lance
 import pyarrow as pa
 from _measure import table
 
-SCHEMA = pa.schema([("id", pa.int64()), ("k", pa.int64()), ("x", pa.float64()), ("name", pa.string())])
-COLUMNS = ["value AS id", "value % 1000 AS k", "value * 0.5D AS x", "concat('name-', value % 5000) AS name"]
 
-WARM_UP = 2
+@dataclass(frozen=True)
+class Shape:
+    """What a row looks like."""
+
+    name: str
+    schema: pa.Schema
+    columns: tuple[str, ...]
+
+
+NARROW = Shape(
+    "narrow",
+    pa.schema([("id", pa.int64()), ("k", pa.int64()), ("x", pa.float64()), ("name", pa.string())]),
+    ("value AS id", "value % 1000 AS k", "value * 0.5D AS x", "concat('name-', value % 5000) AS name"),
+)
+VECTORS = Shape(
+    "vectors of 128",
+    pa.schema([("id", pa.int64()), ("v", pa.list_(pa.float32(), 128))]),
+    ("value AS id", "transform(sequence(1, 128), i -> float(i * value % 1000)) AS v"),
+)
+
+WARM_UP = 4
 
 
 def session(folder: Path) -> Any:
@@ -38,7 +58,7 @@ def session(folder: Path) -> Any:
         .config("spark.driver.memory", "4g")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
+        .config("spark.log.level", "OFF")
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.python.unix.domain.socket.enabled", "true")
@@ -46,26 +66,34 @@ def session(folder: Path) -> Any:
     )
 
 
-def naive(uri: str) -> Callable[[Any, int], None]:
+def naive(uri: str, schema: pa.Schema) -> Callable[[Any, int], None]:
     def land(df: Any, _: int) -> None:
-        lance.write_dataset(pa.Table.from_pandas(df.toPandas(), schema=SCHEMA), uri, mode="append")
+        lance.write_dataset(pa.Table.from_pandas(df.toPandas(), schema=schema), uri, mode="append")
 
     return land
 
 
-def epoch_seconds(spark: Any, kind: str, folder: Path, rows: int, epochs: int) -> list[float]:
+def drop(df: Any, _: int) -> None:
+    def count(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield pa.record_batch([[sum(batch.num_rows for batch in batches)]], names=["rows"])
+
+    df.mapInArrow(count, "rows long").collect()
+
+
+def epoch_seconds(spark: Any, kind: str, folder: Path, shape: Shape, rows: int, epochs: int) -> list[float]:
     """Seconds of each epoch of a fresh stream, after its first few."""
     from headrace.spark import LanceSink
 
     uri = str(folder / "out.lance")
-    lance.write_dataset(SCHEMA.empty_table(), uri)
+    lance.write_dataset(shape.schema.empty_table(), uri)
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 2).load()
-    writer = source.selectExpr(*COLUMNS).writeStream.option("checkpointLocation", str(folder / "checkpoint"))
+    writer = source.selectExpr(*shape.columns).writeStream.option("checkpointLocation", str(folder / "checkpoint"))
     query = {
         'format("lance")': lambda: writer.format("lance").option("streamingQueryId", "bench").start(uri),
         "LanceSink": lambda: writer.foreachBatch(LanceSink(uri, query_id="bench")).start(),
         "parquet": lambda: writer.format("parquet").start(str(folder / "out.parquet")),
-        "toPandas": lambda: writer.foreachBatch(naive(uri)).start(),
+        "toPandas": lambda: writer.foreachBatch(naive(uri, shape.schema)).start(),
+        "rows dropped": lambda: writer.foreachBatch(drop).start(),
     }[kind]()
     try:
         while len(query.recentProgress) < epochs + WARM_UP:
@@ -78,8 +106,8 @@ def epoch_seconds(spark: Any, kind: str, folder: Path, rows: int, epochs: int) -
     return durations[WARM_UP : epochs + WARM_UP]
 
 
-def against_others(rows: int, epochs: int, rounds: int) -> str:
-    kinds = ['format("lance")', "LanceSink", "parquet", "toPandas"]
+def against_others(shape: Shape, rows: int, epochs: int, rounds: int) -> str:
+    kinds = ['format("lance")', "LanceSink", "parquet", "toPandas", "rows dropped"]
     seconds: dict[str, list[float]] = {kind: [] for kind in kinds}
     with tempfile.TemporaryDirectory() as name:
         import headrace.spark
@@ -90,7 +118,7 @@ def against_others(rows: int, epochs: int, rounds: int) -> str:
             for kind in kinds:
                 folder = Path(name, f"{round_}-{kinds.index(kind)}")
                 folder.mkdir()
-                seconds[kind] += epoch_seconds(spark, kind, folder, rows, epochs)
+                seconds[kind] += epoch_seconds(spark, kind, folder, shape, rows, epochs)
                 shutil.rmtree(folder, ignore_errors=True)
         spark.stop()
     medians = {kind: statistics.median(times) for kind, times in seconds.items()}
@@ -131,12 +159,12 @@ def piled_up(rules: Any, marks: list[int], window: int = 40) -> dict[int, tuple[
     from headrace.tables.location import Location
     from headrace.tables.payload import Rows
 
-    batch = pa.record_batch([range(100), range(100), [0.5] * 100, ["x"] * 100], schema=SCHEMA)
+    batch = pa.record_batch([range(100), range(100), [0.5] * 100, ["x"] * 100], schema=NARROW.schema)
     found: dict[int, tuple[float, float]] = {}
     run = Run("bench", "bench")
     with tempfile.TemporaryDirectory() as name:
         location = Location(f"{name}/t.lance")
-        lance.write_dataset(SCHEMA.empty_table(), location.uri)
+        lance.write_dataset(NARROW.schema.empty_table(), location.uri)
         sink = sinks.Sink(sinks.SinkSettings(location, Rules("bench"), upkeep=rules))
         seconds: list[float] = []
         read: list[int] = []
@@ -154,14 +182,16 @@ def piled_up(rules: Any, marks: list[int], window: int = 40) -> dict[int, tuple[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, nargs="*", default=[1_000, 2_000_000], help="rows per epoch")
+    parser.add_argument("--rows", type=int, nargs="*", default=[1_000, 2_000_000], help="rows per epoch, narrow ones")
+    parser.add_argument("--vectors", type=int, nargs="*", default=[1_000, 200_000], help="rows per epoch, vectors")
     parser.add_argument("--epochs", type=int, default=8, help="epochs of each stream that are measured")
-    parser.add_argument("--rounds", type=int, default=2, help="streams of each sink, in turns")
+    parser.add_argument("--rounds", type=int, default=3, help="streams of each sink, in turns")
     parser.add_argument("--versions", type=int, nargs="*", default=[50, 1_000, 10_000])
     arguments = parser.parse_args()
-    for rows in arguments.rows:
-        print(f"\n{rows:,} rows per epoch")
-        print(against_others(rows, arguments.epochs, arguments.rounds))
+    for shape, counts in [(NARROW, arguments.rows), (VECTORS, arguments.vectors)]:
+        for rows in counts:
+            print(f"\n{rows:,} rows per epoch, {shape.name}")
+            print(against_others(shape, rows, arguments.epochs, arguments.rounds), flush=True)
     if arguments.versions:
         print("\n100 rows per epoch, without Spark, as versions pile up")
         print(as_versions_pile_up(arguments.versions))
