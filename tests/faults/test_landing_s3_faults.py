@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import time
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 from landing_programs import rows_of_epoch
 from landing_rig import QUERY, Watcher, make_table, require_exact, rows_of, state_after
+from s3_proxy import ALWAYS, S3Proxy
+from s3_server import S3Server
 
 from headrace import CommitUnknownError, HeadraceError, StorageError
 from headrace.tables.commit import Outcome
@@ -24,10 +24,6 @@ from headrace.tables.location import Location
 from headrace.tables.payload import Result, Rows
 from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import Sink
-
-sys.path.append(str(Path(__file__).parents[1] / "landing"))
-from s3_proxy import ALWAYS, S3Proxy
-from s3_server import S3Server
 
 pytestmark = pytest.mark.xdist_group("landing-s3")
 

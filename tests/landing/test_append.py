@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from conftest import Storage
+from storages import Storage
 from streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
 from headrace import LandingError

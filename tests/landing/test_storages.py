@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import lance
 import pytest
-from conftest import Storage
 from s3_proxy import S3Proxy
 from s3_server import S3Server
+from storages import Storage
 from streams import ARROW_SCHEMA, StreamInput, drain, replay, rows, stamps
 
 from headrace.spark import LanceSink

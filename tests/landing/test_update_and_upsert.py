@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from conftest import Storage
+from storages import Storage
 from streams import StreamInput, drain, stamps
 
 from headrace import HeadraceError, SchemaMismatchError

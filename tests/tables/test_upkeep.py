@@ -44,6 +44,20 @@ def test_compaction_and_cleanup_after_every_epoch_never_break_the_ledger(world: 
     assert len(world.store().open().kept_versions(0)) <= 2
 
 
+def test_compaction_of_an_indexed_table_is_stepped_over(world: LanceWorld) -> None:
+    """L22: pylance cannot show the transaction of such a version."""
+    sink = Sink(SinkSettings(world.location, Rules("query")))
+    for epoch in range(3):
+        sink.land(epoch, Run("run"), Rows([world.write(ids_of(epoch))]))
+    world.store().open().dataset.create_scalar_index("id", "BTREE")
+    compact(world.location)
+    with pytest.raises(TypeError, match="RewrittenIndex"):
+        world.store().open().dataset.read_transaction(world.store().open().version)
+    assert sink.land(2, Run("restart"), Rows([world.write(ids_of(2))])).was_skipped
+    sink.land(3, Run("run after that"), Rows([world.write(ids_of(3))]))
+    assert world.rows() == ids_through(3)
+
+
 def test_upkeep_goes_on_beside_the_stream(world: LanceWorld) -> None:
     """L22, F7: a round that is still going when the next epochs come neither fails nor is failed by them."""
     rules = UpkeepRules(every_epochs=1, retain_versions=2)

@@ -9,6 +9,8 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 import lance
@@ -52,6 +54,15 @@ _NOTES = "_headrace/notes"
 _REQUESTS_AT_ONCE = 8
 
 
+@dataclass(frozen=True, slots=True)
+class _Untold:
+    """The transaction of a version that was written without one, or with one that pylance cannot show."""
+
+    uuid: str = ""
+    operation: LanceOperation.BaseOperation | None = None
+    transaction_properties: Mapping[str, str] = field(default_factory=dict)
+
+
 class LanceSnapshot:
     """A Lance table as it was when it was opened."""
 
@@ -80,17 +91,33 @@ class LanceSnapshot:
 
     def entry(self, version: int) -> Entry | None:
         """One version of the history, or None if it is no longer kept."""
+        transaction = self.transaction(version)
+        if transaction is None:
+            return None
+        kind = _KINDS.get(type(transaction.operation), Kind.OTHER)  # type: ignore[arg-type]
+        return Entry(version, transaction.uuid, kind, dict(transaction.transaction_properties or {}))
+
+    def transaction(self, version: int) -> Transaction | _Untold | None:
+        """What made a version, or None if it is no longer kept."""
         with translated(self._location, f"reading version {version}"):
             try:
-                transaction = self.dataset.read_transaction(version)
+                return self.dataset.read_transaction(version) or _Untold()
             except OSError as error:
                 if _is_missing(error):
                     return None
                 raise
-        if transaction is None:
-            return Entry(version, "", Kind.OTHER)
-        kind = _KINDS.get(type(transaction.operation), Kind.OTHER)
-        return Entry(version, transaction.uuid, kind, dict(transaction.transaction_properties or {}))
+            except TypeError as error:
+                # pylance 14 cannot put the compaction of an indexed table into its own classes.
+                if "RewrittenIndex" not in str(error):
+                    raise
+                return _Untold(operation=LanceOperation.Rewrite([], []))
+
+    def dates(self) -> dict[int, datetime]:
+        """When each version that is kept was made."""
+        with translated(self._location, "listing the versions"):
+            versions = self.dataset.versions()
+        dates: dict[int, Any] = {int(version["version"]): version["timestamp"] for version in versions}
+        return {version: date.astimezone(UTC) for version, date in dates.items()}
 
     def kept_versions(self, above: int) -> list[int]:
         """The versions that are still kept, down to but without ``above``, newest first."""
@@ -109,8 +136,8 @@ class LanceStore:
         self._schema: tuple[int, Any] = (0, None)
         self._vended: dict[str, str] | None = None
 
-    def open(self, *, version: int | None = None) -> LanceSnapshot:
-        """Open the newest version afresh, or the one that is named."""
+    def open(self, *, version: int | str | None = None) -> LanceSnapshot:
+        """Open the newest version afresh, or the one that is named, by its number or a tag."""
         with translated(self.location, "opening the table"):
             arguments = self.location.lance_arguments()
             try:
@@ -285,8 +312,8 @@ def columns_of(schema: Any) -> dict[int, Column]:
         for child in children:
             walk(child, f"{name}.")
 
-    for field in schema.fields():
-        walk(field, "")
+    for column in schema.fields():
+        walk(column, "")
     return columns
 
 
