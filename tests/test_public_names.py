@@ -5,6 +5,7 @@ from headrace import _errors
 
 NAMES = [
     "CancelledError",
+    "ChangeCommitError",
     "CheckpointResetError",
     "ClosedError",
     "CommitConflictError",
@@ -13,6 +14,7 @@ NAMES = [
     "ConsumedError",
     "ConsumerGoneError",
     "DataFrame",
+    "DataLossError",
     "EngineError",
     "ExecutionError",
     "FencedError",
@@ -23,6 +25,7 @@ NAMES = [
     "LandingError",
     "MissingExtraError",
     "PlanError",
+    "ReadingError",
     "RecordBatchReader",
     "ResourcesExhaustedError",
     "ScanRequest",

@@ -4,6 +4,7 @@ from headrace._channel import SinkStatistics
 from headrace._dataframe import DataFrame
 from headrace._errors import (
     CancelledError,
+    ChangeCommitError,
     CheckpointResetError,
     ClosedError,
     CommitConflictError,
@@ -11,6 +12,7 @@ from headrace._errors import (
     ConfigurationError,
     ConsumedError,
     ConsumerGoneError,
+    DataLossError,
     EngineError,
     ExecutionError,
     FencedError,
@@ -21,6 +23,7 @@ from headrace._errors import (
     LandingError,
     MissingExtraError,
     PlanError,
+    ReadingError,
     ResourcesExhaustedError,
     SchemaMismatchError,
     StateError,
@@ -39,6 +42,7 @@ from headrace._version import __version__
 
 __all__ = [
     "CancelledError",
+    "ChangeCommitError",
     "CheckpointResetError",
     "ClosedError",
     "CommitConflictError",
@@ -47,6 +51,7 @@ __all__ = [
     "ConsumedError",
     "ConsumerGoneError",
     "DataFrame",
+    "DataLossError",
     "EngineError",
     "ExecutionError",
     "FencedError",
@@ -57,6 +62,7 @@ __all__ = [
     "LandingError",
     "MissingExtraError",
     "PlanError",
+    "ReadingError",
     "RecordBatchReader",
     "ResourcesExhaustedError",
     "ScanRequest",

@@ -19,6 +19,9 @@ HeadraceError
 │   ├── CheckpointResetError                 ... the checkpoint is a new one: choose a new id, or accept it
 │   ├── TableReplacedError                   ... the table was overwritten, restored or recreated: decide, then restart
 │   └── HistoryGapError                      ... history that matters was removed: decide, then restart
+├── ReadingError                             a table's history cannot be read on from here
+│   ├── ChangeCommitError                    ... rows that were read are changed: skip the change, or start anew
+│   └── DataLossError                        ... versions went before they were read: accept that, or start anew
 ├── StateError                               the right call at the wrong moment
 │   ├── ClosedError                          ... on something that this side has closed
 │   ├── ConsumedError                        ... on a frame or push table that can be read once and was
@@ -36,6 +39,7 @@ from typing import Any
 
 __all__ = [
     "CancelledError",
+    "ChangeCommitError",
     "CheckpointResetError",
     "ClosedError",
     "CommitConflictError",
@@ -43,6 +47,7 @@ __all__ = [
     "ConfigurationError",
     "ConsumedError",
     "ConsumerGoneError",
+    "DataLossError",
     "EngineError",
     "ExecutionError",
     "FencedError",
@@ -53,6 +58,7 @@ __all__ = [
     "LandingError",
     "MissingExtraError",
     "PlanError",
+    "ReadingError",
     "ResourcesExhaustedError",
     "SchemaMismatchError",
     "StateError",
@@ -172,6 +178,18 @@ class TableReplacedError(LandingError):
 
 class HistoryGapError(LandingError):
     """Versions that could tell whether the epoch has landed were removed from the table's history."""
+
+
+class ReadingError(HeadraceError):
+    """A streaming reader cannot go on from where it is in a table's history."""
+
+
+class ChangeCommitError(ReadingError):
+    """A version changed or removed rows, which a stream of appended rows cannot tell."""
+
+
+class DataLossError(ReadingError):
+    """Versions that were not read yet are gone."""
 
 
 class StateError(HeadraceError):

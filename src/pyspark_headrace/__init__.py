@@ -13,6 +13,18 @@ class DefaultSource(DataSource):
         """The format's name."""
         return "lance"
 
+    def schema(self) -> Any:
+        """See `headrace.spark.datasource.LanceDataSource.schema`."""
+        return self._source().schema()
+
+    def reader(self, schema: Any) -> Any:
+        """See `headrace.spark.datasource.LanceDataSource.reader`."""
+        return self._source().reader(schema)
+
+    def streamReader(self, schema: Any) -> Any:
+        """See `headrace.spark.datasource.LanceDataSource.streamReader`."""
+        return self._source().streamReader(schema)
+
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
         """See `headrace.spark.datasource.LanceDataSource.streamWriter`."""
         return self._source().streamWriter(schema, overwrite)

@@ -139,7 +139,10 @@ def start_spark(told: Stream) -> Any:
 def writer_of(spark: Any, told: Stream) -> Any:
     from headrace.spark import LanceSink, register
 
-    stream = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", 1).parquet(told.source)
+    if told.reads == "lance":
+        stream = spark.readStream.format("lance").option("maxRowsPerTrigger", 3).load(told.source)
+    else:
+        stream = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", 1).parquet(told.source)
     rows = stream.selectExpr("id", "id div 1000 AS n").repartition(2)
     if told.fault:
         fault, marks = FAULTS[told.fault], told.marks

@@ -188,7 +188,7 @@ class Stream:
 
     Attributes:
         uri: The table.
-        source: The folder of its input.
+        source: The folder of its input, or the Lance table that is.
         checkpoint: Its checkpoint.
         way: ``format`` for ``format("lance")``, ``sink`` for ``LanceSink``.
         mode: The sink's mode.
@@ -197,6 +197,7 @@ class Stream:
         fault: What goes wrong in a task, by name.
         marks: A folder in which the fault leaves its marks.
         hold_at: A point at which it says so and waits for a line on its input, once, as ``before-commit:3``.
+        reads: The format of its input: ``parquet``, one file an epoch, or ``lance``, a few rows an epoch.
     """
 
     uri: str
@@ -209,6 +210,7 @@ class Stream:
     fault: str = ""
     marks: str = ""
     hold_at: str = ""
+    reads: str = "parquet"
 
 
 @dataclass(frozen=True, slots=True)

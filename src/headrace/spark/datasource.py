@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from headrace.spark.sink import LanceBatchWriter, LanceStreamWriter
+    from headrace.spark.source import LanceBatchReader, LanceStreamReader
 
 
 class LanceDataSource(DataSource):
@@ -19,6 +20,49 @@ class LanceDataSource(DataSource):
     def name(cls) -> str:
         """The format's name."""
         return "lance"
+
+    def schema(self) -> StructType:
+        """The schema of what is read, unless the user gives one.
+
+        Runs on: the driver. Called: when a frame is made. On failure: no frame is made.
+
+        Raises:
+            ConfigurationError: An option is wrong.
+            TableNotFoundError: There is no table.
+            SchemaMismatchError: Spark has no type for a column.
+        """
+        from headrace.spark import options
+        from headrace.spark.source import schema_of
+
+        found: StructType = schema_of(options.any_reading(self.options))
+        return found
+
+    def reader(self, schema: StructType) -> LanceBatchReader:
+        """A reader of one version.
+
+        Runs on: the driver. Called: once per scan. On failure: the query fails.
+
+        Raises:
+            ConfigurationError: An option is wrong.
+        """
+        from headrace.spark import options
+        from headrace.spark.source import FilteringBatchReader, LanceBatchReader
+
+        settings = options.reading(self.options)
+        return (FilteringBatchReader if settings.pushes_filters else LanceBatchReader)(settings, schema)
+
+    def streamReader(self, schema: StructType) -> LanceStreamReader:
+        """A reader of what the table gets.
+
+        Runs on: the driver. Called: when a query is started. On failure: the query stops.
+
+        Raises:
+            ConfigurationError: An option is wrong.
+        """
+        from headrace.spark import options
+        from headrace.spark.source import LanceStreamReader
+
+        return LanceStreamReader(options.stream_reading(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LanceStreamWriter:
         """A writer for one epoch of a stream.

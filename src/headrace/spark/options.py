@@ -4,12 +4,22 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from headrace._errors import ConfigurationError
 from headrace.tables.location import Location
-from headrace.tables.settings import DEFAULT_LOOKBACK, FileSettings, Rules, SinkSettings, UpkeepRules
+from headrace.tables.settings import (
+    DEFAULT_LOOKBACK,
+    FeedRules,
+    FileSettings,
+    Limit,
+    ReadSettings,
+    Rules,
+    SinkSettings,
+    UpkeepRules,
+)
 
 T = TypeVar("T")
 
@@ -29,12 +39,31 @@ COMPACT_EVERY = "compactEveryEpochs"
 COMPACT_ABOVE = "compactAboveFragments"
 RETAIN_VERSIONS = "retainVersions"
 
+COLUMNS = "columns"
+FILTER = "filter"
+VERSION = "version"
+TIMESTAMP = "timestamp"
+PUSH_FILTERS = "pushFilters"
+STARTING_VERSION = "startingVersion"
+STARTING_TIMESTAMP = "startingTimestamp"
+MAX_FILES_PER_TRIGGER = "maxFilesPerTrigger"
+MAX_ROWS_PER_TRIGGER = "maxRowsPerTrigger"
+MAX_BYTES_PER_TRIGGER = "maxBytesPerTrigger"
+SKIP_CHANGES = "skipChangeCommits"
+FAIL_ON_LOSS = "failOnDataLoss"
+CHANGE_FEED = "readChangeFeed"
+
 STORAGE_PREFIX = "storage."
 NAMESPACE_PREFIX = "namespace."
 
-KNOWN = (
+FOR_WRITING = (
     QUERY_ID, LOOKBACK, ON_GAP, ON_RESET, CREATE, MERGE_SCHEMA, OVERWRITE_SCHEMA, MAX_ROWS, MAX_BYTES, STORAGE_VERSION,
     NAMESPACE, TABLE_ID, COMPACT_EVERY, COMPACT_ABOVE, RETAIN_VERSIONS,
+)  # fmt: skip
+FOR_BATCH_READS = (COLUMNS, FILTER, VERSION, TIMESTAMP, PUSH_FILTERS, NAMESPACE, TABLE_ID)
+FOR_STREAM_READS = (
+    COLUMNS, STARTING_VERSION, STARTING_TIMESTAMP, MAX_FILES_PER_TRIGGER, MAX_ROWS_PER_TRIGGER,
+    MAX_BYTES_PER_TRIGGER, SKIP_CHANGES, FAIL_ON_LOSS, CHANGE_FEED, NAMESPACE, TABLE_ID,
 )  # fmt: skip
 
 # Taken note of by Spark, or meaningless for a sink: a pinned version or a write mode would break a stream.
@@ -52,22 +81,27 @@ _STORAGE_VERSIONS = ("stable", "2.0", "2.1", "2.2", "2.3", "next", "legacy")
 class Options:
     """Options of one reader or writer, whatever the case of their names."""
 
-    def __init__(self, options: Mapping[str, str]) -> None:
+    def __init__(self, options: Mapping[str, str], known: Sequence[str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
-        self._require_known(options)
+        self._require_known(options, known)
 
-    def _require_known(self, options: Mapping[str, str]) -> None:
-        names = {name.lower(): name for name in (*KNOWN, *_IGNORED)}
+    def _require_known(self, options: Mapping[str, str], known: Sequence[str]) -> None:
+        names = {name.lower(): name for name in (*known, *_IGNORED)}
+        elsewhere = {name.lower() for name in (*FOR_WRITING, *FOR_BATCH_READS, *FOR_STREAM_READS)} - names.keys()
         for name in options:
             lowered = name.lower()
             if lowered in names or lowered.startswith((STORAGE_PREFIX, NAMESPACE_PREFIX)):
                 continue
+            if lowered in elsewhere:
+                raise ConfigurationError(
+                    f"{name!r} is no option of this kind of read or write.", hint=f"there are: {', '.join(known)}."
+                )
             near = difflib.get_close_matches(lowered, names, 1, 0.8)
             if near or lowered.startswith(_OUR_PREFIXES):
                 near = near or difflib.get_close_matches(lowered, names, 1, 0.0)
                 raise ConfigurationError(
                     f"There is no option {name!r}.",
-                    hint=f"did you mean {names[near[0]]!r}? There are: {', '.join(KNOWN)}, storage.*, namespace.*.",
+                    hint=f"did you mean {names[near[0]]!r}? There are: {', '.join(known)}, storage.*, namespace.*.",
                 )
 
     def text(self, name: str) -> str:
@@ -108,6 +142,19 @@ class Options:
             )
         return number
 
+    def moment(self, name: str) -> datetime | None:
+        """A point in time, in UTC if it does not say."""
+        value = self.text(name)
+        if not value:
+            return None
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            raise ConfigurationError(
+                f"{name} is {value!r}; it can be a date and time.", hint="as in 2026-03-01T12:00:00+00:00."
+            ) from None
+        return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
+
 
 def streaming(options: Mapping[str, str]) -> SinkSettings:
     """The settings of a streaming sink.
@@ -115,7 +162,7 @@ def streaming(options: Mapping[str, str]) -> SinkSettings:
     Raises:
         ConfigurationError: Naming the option that is missing, unknown or wrong.
     """
-    parsed = Options(options)
+    parsed = Options(options, FOR_WRITING)
     query_id = parsed.text(QUERY_ID)
     if not query_id:
         raise ConfigurationError(
@@ -144,7 +191,78 @@ def batch(options: Mapping[str, str]) -> SinkSettings:
     Raises:
         ConfigurationError: Naming the option that is unknown or wrong.
     """
-    return _settings(Options(options), Rules(""), creates=True)
+    return _settings(Options(options, FOR_WRITING), Rules(""), creates=True)
+
+
+def reading(options: Mapping[str, str]) -> ReadSettings:
+    """The settings of a batch read.
+
+    Raises:
+        ConfigurationError: Naming the option that is unknown or wrong.
+    """
+    parsed = Options(options, FOR_BATCH_READS)
+    version, timestamp = parsed.text(VERSION), parsed.moment(TIMESTAMP)
+    if version and timestamp is not None:
+        raise ConfigurationError(f"{VERSION} and {TIMESTAMP} both name a version.", hint="leave one out.")
+    return ReadSettings(
+        _location(parsed),
+        _columns(parsed),
+        parsed.text(FILTER),
+        int(version) if version.isdecimal() else version or None,
+        timestamp,
+        parsed.flag(PUSH_FILTERS),
+    )
+
+
+def any_reading(options: Mapping[str, str]) -> ReadSettings:
+    """The settings that decide about the schema of a read, before Spark has told of which kind it is."""
+    parsed = Options(options, (*FOR_BATCH_READS, *FOR_STREAM_READS))
+    version = parsed.text(VERSION)
+    return ReadSettings(
+        _location(parsed),
+        _columns(parsed),
+        version=int(version) if version.isdecimal() else version or None,
+        timestamp=parsed.moment(TIMESTAMP),
+        feed=FeedRules(with_updates=parsed.flag(CHANGE_FEED)),
+    )
+
+
+def stream_reading(options: Mapping[str, str]) -> ReadSettings:
+    """The settings of a streaming read.
+
+    Raises:
+        ConfigurationError: Naming the option that is unknown or wrong.
+    """
+    parsed = Options(options, FOR_STREAM_READS)
+    if parsed.text(VERSION):
+        raise ConfigurationError(f"{VERSION} is for batch reads.", hint=f"use {STARTING_VERSION} for a stream.")
+    start: Any = parsed.text(STARTING_VERSION).lower()
+    timestamp = parsed.moment(STARTING_TIMESTAMP)
+    if start and timestamp is not None:
+        raise ConfigurationError(f"{STARTING_VERSION} and {STARTING_TIMESTAMP} both say where to begin.")
+    if start.isdecimal() and int(start) > 0:
+        start = int(start)
+    elif start not in ("", "earliest", "latest"):
+        raise ConfigurationError(
+            f"{STARTING_VERSION} is {start!r}; it can be a version's number, earliest or latest.",
+            hint="the default is earliest: the rows that are there, and then what is added.",
+        )
+    rules = FeedRules(
+        timestamp or start or "earliest",
+        parsed.flag(SKIP_CHANGES),
+        parsed.flag(FAIL_ON_LOSS, True),
+        parsed.flag(CHANGE_FEED),
+        Limit(
+            parsed.number(MAX_FILES_PER_TRIGGER, 1, 10**12),
+            parsed.number(MAX_ROWS_PER_TRIGGER, 1, 10**12),
+            parsed.number(MAX_BYTES_PER_TRIGGER, 1, 10**15),
+        ),
+    )
+    return ReadSettings(_location(parsed), _columns(parsed), feed=rules)
+
+
+def _columns(parsed: Options) -> tuple[str, ...]:
+    return tuple(name for part in parsed.text(COLUMNS).split(",") if (name := part.strip()))
 
 
 def _settings(parsed: Options, rules: Rules, *, creates: bool) -> SinkSettings:

@@ -1,10 +1,27 @@
-"""Spark's schemas as Arrow's, as tasks will see them."""
+"""Spark's schemas as Arrow's, as tasks will see them, and a table's schema as Spark's."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pyarrow as pa
+
+from headrace._errors import SchemaMismatchError
+
+_BLOB = "lance.blob.v2"
+_WIDEST_DECIMAL = 38
+_PLAIN = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.uint64(): pa.decimal128(20, 0),
+    pa.float16(): pa.float32(),
+    pa.large_string(): pa.string(),
+    pa.string_view(): pa.string(),
+    pa.large_binary(): pa.binary(),
+    pa.binary_view(): pa.binary(),
+    pa.date64(): pa.date32(),
+}
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
@@ -36,3 +53,50 @@ def in_utc(kind: pa.DataType) -> pa.DataType:
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(in_utc(kind.value_type)))
     return kind
+
+
+def spark_schema(schema: pa.Schema) -> Any:
+    """The Spark schema in which all values of a table's schema can be held.
+
+    Raises:
+        SchemaMismatchError: Spark has no type for a column.
+    """
+    from pyspark.sql.pandas.types import from_arrow_type
+    from pyspark.sql.types import StructField, StructType
+
+    fields = []
+    for field in schema:
+        try:
+            kind = from_arrow_type(_plain(field.type), prefer_timestamp_ntz=True)
+        except Exception as error:
+            raise SchemaMismatchError(
+                f"Spark has no type for column {field.name!r}, which is {field.type}.",
+                hint="leave it out by naming the others in the columns option.",
+            ) from error
+        fields.append(StructField(field.name, kind, field.nullable))
+    return StructType(fields)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type, among those Spark knows, that holds all values of a type."""
+    if isinstance(kind, pa.BaseExtensionType):
+        if kind.extension_name == _BLOB:
+            return pa.binary()
+        return _plain(kind.storage_type)
+    if pa.types.is_dictionary(kind):
+        return _plain(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return pa.timestamp("us", kind.tz)
+    if pa.types.is_duration(kind):
+        return pa.duration("us")
+    if pa.types.is_decimal(kind) and kind.precision <= _WIDEST_DECIMAL:
+        return pa.decimal128(kind.precision, kind.scale)
+    if pa.types.is_fixed_size_binary(kind):
+        return pa.binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_plain(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_plain(kind.key_type), kind.item_field.with_type(_plain(kind.item_type)))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return pa.list_(kind.value_field.with_type(_plain(kind.value_type)))
+    return _PLAIN.get(kind, kind)

@@ -1,8 +1,9 @@
-"""Everything a sink can be told, as values that pickle and print no secret. Loads neither Lance nor Spark."""
+"""Everything a sink or reader can be told, as values that pickle and print no secret; loads neither Lance nor Spark."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Literal
 
 from headrace.tables.location import Location
@@ -95,3 +96,64 @@ class SinkSettings:
     merges_schema: bool = False
     replaces_schema: bool = False
     upkeep: UpkeepRules = field(default_factory=UpkeepRules)
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """How much one step may take; None for no limit.
+
+    Attributes:
+        files: Fragments, or parts of them.
+        rows: Rows.
+        bytes: Bytes of data files; a fragment is taken whole, and one in any case.
+    """
+
+    files: int | None = None
+    rows: int | None = None
+    bytes: int | None = None
+
+
+NO_LIMIT = Limit()
+
+
+@dataclass(frozen=True, slots=True)
+class FeedRules:
+    """What the owner of a reading query has decided.
+
+    Attributes:
+        start: Where a new query begins: at ``earliest``, with the rows that are there; at ``latest``, with the next
+            ones; or with the rows of a version, or of the first version made at a time or later.
+        skips_changes: Whether a version that changes rows is passed over.
+        fails_on_loss: Whether versions that are gone stop the query.
+        with_updates: Whether changed rows come too, in their new state.
+        limit: How much one step takes.
+    """
+
+    start: Literal["earliest", "latest"] | int | datetime = "earliest"
+    skips_changes: bool = False
+    fails_on_loss: bool = True
+    with_updates: bool = False
+    limit: Limit = NO_LIMIT
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """Everything a reader was told; it pickles, and prints no secret.
+
+    Attributes:
+        location: The table.
+        columns: The columns to read; empty for all.
+        filter: A condition in Lance's SQL; empty for none.
+        version: The version or tag to read; None for the newest.
+        timestamp: Read the newest version made until then.
+        pushes_filters: Whether Spark hands its own filters over.
+        feed: What decides about streams.
+    """
+
+    location: Location
+    columns: tuple[str, ...] = ()
+    filter: str = ""
+    version: int | str | None = None
+    timestamp: datetime | None = None
+    pushes_filters: bool = False
+    feed: FeedRules = field(default_factory=FeedRules)

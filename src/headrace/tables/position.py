@@ -1,0 +1,51 @@
+"""Where a streaming reader is in a table's history; what Spark keeps in a checkpoint as its offset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from headrace._errors import ReadingError
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """The row that is read next.
+
+    Attributes:
+        version: The version that brings it; one above the newest if all is read.
+        row: How many rows of that version are read already.
+        is_snapshot: Whether the rows are all those the table has in that version, and not only those it added.
+        after: The transaction of the newest version of which something is read or passed over, by which a table that
+            was made anew is recognised; empty if there is none.
+    """
+
+    version: int
+    row: int = 0
+    is_snapshot: bool = False
+    after: str = ""
+
+    @property
+    def newest_seen(self) -> int:
+        """The version that `after` belongs to."""
+        return self.version if self.row or self.is_snapshot else self.version - 1
+
+    def to_json(self) -> dict[str, Any]:
+        """As Spark keeps it."""
+        return {"version": self.version, "row": self.row, "snapshot": self.is_snapshot, "after": self.after}
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Position:
+        """As Spark hands it back.
+
+        Raises:
+            ReadingError: It is not an offset of ours.
+        """
+        try:
+            return cls(int(value["version"]), int(value["row"]), bool(value["snapshot"]), str(value["after"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ReadingError(
+                f"The checkpoint holds {dict(value)!r}, which is no offset of a Lance table.",
+                hint="give the query a checkpoint of its own.",
+            ) from error

@@ -1,0 +1,62 @@
+"""Parts of fragments, and how they are dealt out to tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+# As many tasks as there may be cores for, unless each would have next to nothing to do, or far too much.
+_TASKS = 32
+_LEAST_BYTES = 4 * 1024 * 1024
+_MOST_BYTES = 128 * 1024 * 1024
+_LEAST_ROW_BYTES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Some rows of a fragment, as they are in one version.
+
+    Attributes:
+        version: The version to read.
+        fragment: The fragment's number in it.
+        start: The first row.
+        rows: How many; None for all, and then `start` is 0.
+        bytes: How large they are, roughly.
+        commit: The version that brought them, or that they were found in when a stream began.
+        is_snapshot: Whether they were found so.
+    """
+
+    version: int
+    fragment: int
+    start: int
+    rows: int | None
+    bytes: int
+    commit: int
+    is_snapshot: bool = False
+
+
+def dealt_out(slices: Iterable[Slice]) -> list[list[Slice]]:
+    """Slices in groups of about the same size, in order; large ones are cut."""
+    sized = [replace(part, bytes=max(part.bytes, _LEAST_ROW_BYTES * (part.rows or 0))) for part in slices]
+    share = min(max(sum(part.bytes for part in sized) // _TASKS, _LEAST_BYTES), _MOST_BYTES)
+    groups: list[list[Slice]] = []
+    size = share
+    for part in (piece for whole in sized for piece in _cut(whole, share)):
+        if size + part.bytes > share:
+            groups.append([])
+            size = 0
+        groups[-1].append(part)
+        size += part.bytes
+    return groups
+
+
+def _cut(part: Slice, share: int) -> Iterator[Slice]:
+    pieces = 1 if not part.rows else min(part.rows, -(-part.bytes // share))
+    if pieces == 1:
+        yield part
+        return
+    assert part.rows is not None
+    edges = [part.rows * number // pieces for number in range(pieces + 1)]
+    for begin, end in pairwise(edges):
+        yield replace(part, start=part.start + begin, rows=end - begin, bytes=part.bytes // pieces)

@@ -1,0 +1,144 @@
+"""Tables with a history, and a reader that goes through it step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+
+from headrace.tables.feed import Feed
+from headrace.tables.lance_store import LanceStore
+from headrace.tables.location import Location
+from headrace.tables.position import Position
+from headrace.tables.reading import FEED_FIELDS, read
+from headrace.tables.settings import NO_LIMIT, FeedRules, Limit
+
+SCHEMA = pa.schema([("id", pa.int64()), ("state", pa.string())])
+
+
+def some(*ids: int, state: str = "new") -> pa.Table:
+    return pa.table({"id": ids, "state": [state] * len(ids)}, schema=SCHEMA)
+
+
+class Table:
+    """A Lance table whose changes are one call each; every call makes the version it returns."""
+
+    def __init__(self, folder: Path, *, stable_row_ids: bool = False) -> None:
+        self.uri = str(folder / "table.lance")
+        self.location = Location(self.uri)
+        self._stable_row_ids = stable_row_ids
+
+    @property
+    def dataset(self) -> lance.LanceDataset:
+        return lance.dataset(self.uri)
+
+    def create(self, *ids: int) -> int:
+        return self._write(some(*ids), "create")
+
+    def append(self, *ids: int, files: int = 1) -> int:
+        return self._write(some(*ids), "append", max_rows_per_file=-(-len(ids) // files))
+
+    def overwrite(self, *ids: int) -> int:
+        return self._write(some(*ids), "overwrite")
+
+    def delete(self, condition: str) -> int:
+        self.dataset.delete(condition)
+        return self.newest()
+
+    def update(self, condition: str, state: str) -> int:
+        self.dataset.update({"state": f"'{state}'"}, where=condition)
+        return self.newest()
+
+    def upsert(self, *ids: int, state: str) -> int:
+        merge = self.dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
+        merge.execute(some(*ids, state=state))
+        return self.newest()
+
+    def insert(self, *ids: int) -> int:
+        self.dataset.merge_insert("id").when_not_matched_insert_all().execute(some(*ids))
+        return self.newest()
+
+    def compact(self) -> int:
+        self.dataset.optimize.compact_files()
+        return self.newest()
+
+    def index(self) -> int:
+        self.dataset.create_scalar_index("id", "BTREE", replace=True)
+        return self.newest()
+
+    def restore(self, version: int) -> int:
+        lance.dataset(self.uri, version=version).restore()
+        return self.newest()
+
+    def clean_up(self, keep: int = 1) -> None:
+        """Removes all versions but the newest few."""
+        self.dataset.cleanup_old_versions(timedelta(0), retain_versions=keep)
+
+    def newest(self) -> int:
+        return int(self.dataset.version)
+
+    def _write(self, rows: pa.Table, mode: str, **settings: int) -> int:
+        lance.write_dataset(rows, self.uri, mode=mode, enable_stable_row_ids=self._stable_row_ids, **settings)
+        return self.newest()
+
+
+@dataclass
+class Reader:
+    """Goes through a table's history like a streaming query that is restarted after every step."""
+
+    table: Table
+    rules: FeedRules = field(default_factory=FeedRules)
+    limit: Limit = NO_LIMIT
+    position: Position | None = None
+    last: tuple[Position, Position] | None = None
+
+    def begin(self) -> Reader:
+        self.position = self.feed().begin()
+        return self
+
+    def feed(self) -> Feed:
+        return Feed(LanceStore(self.table.location), self.rules)
+
+    def step(self, newest: int | None = None) -> list[int]:
+        """The ids of the next step; none if nothing is there."""
+        assert self.position is not None
+        end = Position.from_json(self.feed().advance(self.position, self.limit, newest).to_json())
+        self.last = (self.position, end)
+        found = self.between(*self.last)
+        self.position = end
+        return found
+
+    def between(self, start: Position, end: Position) -> list[int]:
+        slices = self.feed().slices(start, end)
+        return [value for batch in read(slices, self.table.location, SCHEMA) for value in batch["id"].to_pylist()]
+
+    def to_end(self, newest: int | None = None, each: Callable[[list[int]], object] = lambda _: None) -> list[int]:
+        """The ids of all steps."""
+        if self.position is None:
+            self.begin()
+        found: list[int] = []
+        while True:
+            before = self.position
+            step = self.step(newest)
+            found += step
+            if self.position == before:
+                return found
+            each(step)
+
+    def changes(self) -> list[tuple[int, str, str, int]]:
+        """Id, state, kind of change and version of all that is left to read."""
+        assert self.position is not None
+        feed = self.feed()
+        end = feed.advance(self.position, self.limit)
+        schema = pa.schema([*SCHEMA, *FEED_FIELDS])
+        slices = feed.slices(self.position, end)
+        self.position = end
+        return [
+            (row["id"], row["state"], row["_change_type"], row["_commit_version"])
+            for batch in read(slices, self.table.location, schema, with_changes=True)
+            for row in batch.to_pylist()
+        ]
