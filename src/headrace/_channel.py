@@ -23,9 +23,9 @@ import pyarrow as pa
 from headrace._arrow import batch_size_in_bytes
 from headrace._errors import ClosedError, ConsumerGoneError, HeadraceError, InvalidArgumentError, WriteTimeoutError
 
-# A finalizer may run on the waiting thread itself, after it looked and before it waits, and nothing then wakes
-# it; so it looks again after this many seconds.
-_LOOK_AGAIN = 1.0
+# A finalizer or a Ctrl-C may come on the waiting thread itself, after it looked and before it waits, and nothing then
+# wakes it; so it looks again after this many seconds.
+_LOOK_AGAIN = 0.5
 
 
 class ChannelState(Enum):

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Protocol
@@ -25,6 +26,8 @@ _DEFAULT_WORKERS = max(128, 4 * (os.cpu_count() or 1))
 _WORKER_THREAD_NAMES = ("tokio-rt-worker", "tokio-runtime-w")
 _EXIT_SECONDS = 1.7
 _START_SECONDS = 5.0
+_PARKED_SECONDS = 0.02
+_PARKED = re.compile(r"^(?:State|Pid|voluntary_ctxt_switches|nonvoluntary_ctxt_switches):.*$", re.MULTILINE)
 
 
 class Closable(Protocol):
@@ -39,6 +42,7 @@ class _Workers:
     def __init__(self) -> None:
         self._idle = threading.Condition()
         self._held = 0
+        self.were_held = False
         self._count: int | None = None
         self._pid: int | None = None
         self._set_by_us = False
@@ -87,6 +91,7 @@ class _Workers:
                     "that are still open.",
                 )
             self._held += scans
+            self.were_held = True
 
     def release(self, scans: int) -> None:
         """Give workers back."""
@@ -212,6 +217,8 @@ def _at_exit() -> None:
             raise_in_thread(thread.ident, ExitingError)
     _join_threads(deadline)
     workers.wait_idle(max(0.0, deadline - time.monotonic()))
+    if workers.were_held:
+        _wait_until_parked(deadline)
 
 
 def _join_threads(deadline: float) -> None:
@@ -219,12 +226,32 @@ def _join_threads(deadline: float) -> None:
         thread.join(max(0.0, deadline - time.monotonic()))
 
 
-def _count_worker_threads() -> int:
-    count = 0
+def _wait_until_parked(deadline: float) -> None:
+    """Wait until the engine's workers have nothing more to do.
+
+    They drop what is left of a query when they get to it, and one that enters Python for that while the interpreter
+    is being taken down ends in a crash.
+    """
+    before: list[str] | None = None
+    while time.monotonic() < deadline:
+        # A worker that waits for the interpreter's lock sleeps too, but wakes up again and again.
+        now = ["".join(_PARKED.findall(status)) for status in _worker_threads("status")]
+        if now == before and all("(sleeping)" in status for status in now):
+            return
+        before = now
+        time.sleep(_PARKED_SECONDS)
+
+
+def _worker_threads(file: str) -> Iterator[str]:
+    """One of the files in which Linux tells about a thread, for each of the engine's workers."""
     for comm in Path("/proc/self/task").glob("*/comm"):
         with contextlib.suppress(OSError):
-            count += comm.read_text().strip() in _WORKER_THREAD_NAMES
-    return count
+            if comm.read_text().strip() in _WORKER_THREAD_NAMES:
+                yield comm.with_name(file).read_text()
+
+
+def _count_worker_threads() -> int:
+    return sum(1 for _ in _worker_threads("comm"))
 
 
 def _requested(asked: str | None) -> int:

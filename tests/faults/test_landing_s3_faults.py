@@ -215,6 +215,8 @@ def test_a_storm_of_faults_doubles_nothing_and_loses_nothing(table: Table) -> No
             for attempt in range(20):
                 if attempt < 10:  # then the storm is over for this epoch
                     stir(table.proxy, weather)
+                if epoch == epochs // 2 and not failures:  # one that surely fails
+                    table.proxy.fail("PUT", MANIFEST, status=403, times=ALWAYS)
                 try:
                     table.land(epoch)
                     break

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -16,6 +16,7 @@ from headrace.tables.location import Location
 from headrace.tables.position import Position
 from headrace.tables.reading import FEED_FIELDS, read
 from headrace.tables.settings import NO_LIMIT, FeedRules, Limit
+from headrace.tables.slices import Slice
 
 SCHEMA = pa.schema([("id", pa.int64()), ("state", pa.string())])
 
@@ -86,6 +87,11 @@ class Table:
         return self.newest()
 
 
+def ids_in(slices: Iterable[Slice], table: Table) -> list[int]:
+    """The ids of the rows that slices stand for."""
+    return [value for batch in read(slices, table.location, SCHEMA) for value in batch["id"].to_pylist()]
+
+
 @dataclass
 class Reader:
     """Goes through a table's history like a streaming query that is restarted after every step."""
@@ -113,8 +119,7 @@ class Reader:
         return found
 
     def between(self, start: Position, end: Position) -> list[int]:
-        slices = self.feed().slices(start, end)
-        return [value for batch in read(slices, self.table.location, SCHEMA) for value in batch["id"].to_pylist()]
+        return ids_in(self.feed().slices(start, end), self.table)
 
     def to_end(self, newest: int | None = None, each: Callable[[list[int]], object] = lambda _: None) -> list[int]:
         """The ids of all steps."""

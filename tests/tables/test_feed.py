@@ -8,7 +8,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from histories import Reader, Table, some
+from histories import Reader, Table, ids_in, some
 
 from headrace import ChangeCommitError, ConfigurationError, DataLossError, ReadingError
 from headrace.tables.position import Position
@@ -213,6 +213,15 @@ def test_rows_are_limited_exactly(table: Table, limit: Limit, start: str | int) 
     assert all(size == limit.rows for size in sizes[:-1])
 
 
+def test_rows_that_are_there_are_limited_without_those_that_were_deleted(table: Table) -> None:
+    """R1, R4: a fragment with holes in it is split by the rows that are left."""
+    table.create(*range(10))
+    table.delete("id % 3 = 1")
+    steps: list[list[int]] = []
+    reading(table, limit=Limit(rows=2)).to_end(each=steps.append)
+    assert steps == [[0, 2], [3, 5], [6, 8], [9]]
+
+
 def test_files_are_limited(table: Table) -> None:
     """R4."""
     table.create(1, 2)
@@ -304,6 +313,23 @@ def test_an_epoch_that_is_asked_for_again_after_its_versions_are_gone_is_a_loss(
     table.clean_up()
     with pytest.raises(DataLossError, match="Version 2 of"):
         reader.between(*reader.last)
+
+
+def test_a_version_that_goes_between_plan_and_read_is_no_loss_if_its_rows_are_still_there(table: Table) -> None:
+    """R5: tasks find them in the newest version; where they were deleted since, it is an error."""
+    table.create(1)
+    table.append(2)
+    reader = reading(table, start=1)
+    assert reader.position is not None
+    feed = reader.feed()
+    slices = feed.slices(reader.position, feed.advance(reader.position))
+    table.append(3)
+    table.clean_up()
+    assert ids_in(slices, table) == [1, 2]
+    table.delete("id = 2")
+    table.clean_up()
+    with pytest.raises(DataLossError, match="cleaned up while it was read"):
+        ids_in(slices, table)
 
 
 def test_what_was_read_may_be_cleaned_up(table: Table) -> None:

@@ -96,6 +96,22 @@ def fragments_of(snapshot: LanceSnapshot) -> list[Any]:
     return [fragment.metadata for fragment in snapshot.dataset.get_fragments()]
 
 
+def live_rows(fragment: Any) -> int:
+    """Rows of a fragment that are not deleted."""
+    deleted = 0 if fragment.deletion_file is None else fragment.deletion_file.num_deleted_rows
+    return int(fragment.physical_rows) - int(deleted)
+
+
+def size_of(fragment: Any) -> int:
+    """Bytes in the data files of a fragment, as far as they are known."""
+    return sum(file.file_size_bytes or 0 for file in fragment.files)
+
+
+def is_untouched(fragment: Any, files: tuple[str, ...]) -> bool:
+    """Whether a fragment is still what it was when it consisted of these files and nothing of it was deleted."""
+    return files_of(fragment) == files and fragment.deletion_file is None and not fragment.overlays
+
+
 def files_of(fragment: Any) -> tuple[str, ...]:
     """The data files of a fragment."""
     return tuple(file.path for file in fragment.files)
@@ -103,9 +119,7 @@ def files_of(fragment: Any) -> tuple[str, ...]:
 
 def _added(fragments: Iterable[Any]) -> tuple[Added, ...]:
     return tuple(
-        Added(
-            files_of(fragment), int(fragment.physical_rows), sum(file.file_size_bytes or 0 for file in fragment.files)
-        )
+        Added(files_of(fragment), int(fragment.physical_rows), size_of(fragment))
         for fragment in fragments
         if fragment.physical_rows
     )

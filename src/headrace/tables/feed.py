@@ -11,6 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from headrace._errors import (
     ChangeCommitError,
@@ -19,7 +20,7 @@ from headrace._errors import (
     ReadingError,
     TableNotFoundError,
 )
-from headrace.tables.changes import Change, change_at, files_of, fragments_of
+from headrace.tables.changes import Change, change_at, files_of, fragments_of, is_untouched, live_rows, size_of
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
 from headrace.tables.position import Position
 from headrace.tables.settings import NO_LIMIT, FeedRules, Limit
@@ -147,16 +148,11 @@ class Feed:
         version = position.version
         if position.is_snapshot:
             try:
-                fragments = self._store.open(version=version).dataset.get_fragments()
+                fragments = fragments_of(self._store.open(version=version))
             except TableNotFoundError:
                 raise self._lost(snapshot, version) from None
             parts = [
-                _Piece(
-                    files_of(fragment.metadata),
-                    fragment.count_rows(),
-                    sum(file.file_size_bytes or 0 for file in fragment.metadata.files),
-                    fragment.fragment_id,
-                )
+                _Piece(files_of(fragment), live_rows(fragment), size_of(fragment), fragment.id)
                 for fragment in fragments
             ]
             return _Pieces(version, self._uuid(snapshot, version), tuple(part for part in parts if part.rows))
@@ -224,7 +220,7 @@ class Feed:
             raise self._replaced(position)
         if position.after and position.newest_seen <= snapshot.version:
             entry = snapshot.entry(position.newest_seen)
-            if entry is not None and entry.uuid != position.after:
+            if entry is not None and entry.uuid and entry.uuid != position.after:
                 raise self._replaced(position)
 
     def _replaced(self, position: Position) -> ReadingError:
@@ -296,24 +292,28 @@ class _Finder:
 
     def __init__(self, store: LanceStore, newest: LanceSnapshot) -> None:
         self._store = store
-        self._newest = newest.version
-        self._untouched = {
-            files_of(fragment): fragment.id
-            for fragment in fragments_of(newest)
-            if fragment.deletion_file is None and not fragment.overlays
-        }
-        self._numbers: dict[int, dict[tuple[str, ...], int]] = {}
+        self._newest = newest
+        self._found: dict[int, dict[tuple[str, ...], Any]] = {}
 
     def slice(self, pieces: _Pieces, part: _Piece, start: int, rows: int, size: int) -> Slice:
-        if part.fragment is not None:
-            return Slice(pieces.version, part.fragment, start, rows, size, pieces.version, is_snapshot=True)
-        number = self._untouched.get(part.files)
-        if number is not None:
-            return Slice(self._newest, number, start, rows, size, pieces.version)
-        if pieces.version not in self._numbers:
-            fragments = fragments_of(self._store.open(version=pieces.version))
-            self._numbers[pieces.version] = {files_of(fragment): fragment.id for fragment in fragments}
-        return Slice(pieces.version, self._numbers[pieces.version][part.files], start, rows, size, pieces.version)
+        version, number = pieces.version, part.fragment
+        if number is None:
+            version, number = self._find(version, part.files)
+        is_snapshot = part.fragment is not None
+        return Slice(version, number, start, rows, size, pieces.version, part.files, is_snapshot)
+
+    def _find(self, version: int, files: tuple[str, ...]) -> tuple[int, int]:
+        newest = self._newest.version
+        fragment = self._fragments(newest).get(files)
+        if fragment is not None and is_untouched(fragment, files):
+            return newest, fragment.id
+        return version, self._fragments(version)[files].id
+
+    def _fragments(self, version: int) -> dict[tuple[str, ...], Any]:
+        if version not in self._found:
+            snapshot = self._newest if version == self._newest.version else self._store.open(version=version)
+            self._found[version] = {files_of(fragment): fragment for fragment in fragments_of(snapshot)}
+        return self._found[version]
 
 
 def _article(kind: str) -> str:

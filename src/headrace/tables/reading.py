@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from headrace._errors import ConfigurationError, DataLossError, SchemaMismatchError, TableNotFoundError
 from headrace.tables.align import Alignment
+from headrace.tables.changes import files_of, fragments_of, is_untouched, live_rows, size_of
 from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
 from headrace.tables.location import Location
 from headrace.tables.settings import ReadSettings
@@ -80,13 +81,11 @@ def table_schema(snapshot: LanceSnapshot, columns: tuple[str, ...]) -> pa.Schema
 def whole_table(snapshot: LanceSnapshot, *, is_filtered: bool) -> list[Slice]:
     """All rows of one version; where they are filtered, fragments cannot be cut by row numbers."""
     found = []
-    for fragment in snapshot.dataset.get_fragments():
-        rows = fragment.count_rows()
-        size = sum(file.file_size_bytes or 0 for file in fragment.metadata.files)
-        if rows:
-            found.append(
-                Slice(snapshot.version, fragment.fragment_id, 0, None if is_filtered else rows, size, snapshot.version)
-            )
+    version = snapshot.version
+    for fragment in fragments_of(snapshot):
+        if rows := live_rows(fragment):
+            taken = None if is_filtered else rows
+            found.append(Slice(version, fragment.id, 0, taken, size_of(fragment), version, files_of(fragment)))
     return found
 
 
@@ -107,14 +106,11 @@ def read(
         SchemaMismatchError: The columns do not fit the schema.
         StorageError: The table cannot be read.
     """
-    store = LanceStore(location)
-    opened: dict[int, Any] = {}
+    versions = _Versions(LanceStore(location))
     wanted = pa.schema(list(schema)[: -len(FEED_FIELDS)]) if with_changes else schema
     columns = [*wanted.names, *([_CREATED] if with_changes else [])]
     for part in slices:
-        if part.version not in opened:
-            opened[part.version] = _opened(store, part.version)
-        dataset = opened[part.version]
+        dataset = versions.holding(part)
         require_columns(wanted, dataset.schema, f"version {part.version} of {location}")
         with translated(location, f"reading fragment {part.fragment} of version {part.version}"):
             scanner = dataset.get_fragment(part.fragment).scanner(
@@ -143,14 +139,34 @@ def require_columns(wanted: pa.Schema, found: pa.Schema, where: str) -> None:
         )
 
 
-def _opened(store: LanceStore, version: int) -> Any:
-    try:
-        return store.open(version=version).dataset
-    except TableNotFoundError:
-        raise DataLossError(
-            f"Version {version} of {store.location} was cleaned up while it was read.",
-            hint="restart the query; keep versions for longer than a query takes to read them.",
-        ) from None
+class _Versions:
+    """The versions that slices are of, each opened once."""
+
+    def __init__(self, store: LanceStore) -> None:
+        self._store = store
+        self._opened: dict[int | None, LanceSnapshot | None] = {}
+
+    def holding(self, part: Slice) -> Any:
+        """The version of a slice; if that was cleaned up, the newest, where the slice is there as it was."""
+        snapshot = self._open(part.version)
+        if snapshot is None:
+            snapshot = self._open(None)
+            fragments = [] if snapshot is None else fragments_of(snapshot)
+            if not any(each.id == part.fragment and is_untouched(each, part.files) for each in fragments):
+                raise DataLossError(
+                    f"Version {part.version} of {self._store.location} was cleaned up while it was read.",
+                    hint="restart the query; keep versions for longer than a query takes to read them.",
+                )
+        assert snapshot is not None
+        return snapshot.dataset
+
+    def _open(self, version: int | None) -> LanceSnapshot | None:
+        if version not in self._opened:
+            try:
+                self._opened[version] = self._store.open(version=version)
+            except TableNotFoundError:
+                self._opened[version] = None
+        return self._opened[version]
 
 
 def _shaped(batch: pa.RecordBatch, wanted: pa.Schema, schema: pa.Schema, part: Slice | None) -> pa.RecordBatch:

@@ -24,6 +24,7 @@ class Slice:
         rows: How many; None for all, and then `start` is 0.
         bytes: How large they are, roughly.
         commit: The version that brought them, or that they were found in when a stream began.
+        files: The fragment's data files.
         is_snapshot: Whether they were found so.
     """
 
@@ -33,6 +34,7 @@ class Slice:
     rows: int | None
     bytes: int
     commit: int
+    files: tuple[str, ...] = ()
     is_snapshot: bool = False
 
 

@@ -1,0 +1,158 @@
+"""Rows read by Spark from Lance, against the same rows from parquet, and against Lance alone in one process.
+
+Batch scans that sum a column, and a stream that catches up with a history of many versions. Every contender reads the
+same rows; they take turns, and the ratios are of medians within one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from _measure import table
+from sink import NARROW, VECTORS, Shape, session
+
+
+def rows_of(shape: Shape, first: int, count: int) -> pa.Table:
+    ids = np.arange(first, first + count)
+    if shape is VECTORS:
+        values = pa.array((np.arange(count * 128) % 1000).astype(np.float32))
+        return pa.table([ids, pa.FixedSizeListArray.from_arrays(values, 128)], schema=shape.schema)
+    names = pa.array([f"name-{number}" for number in range(5000)]).take(pa.array(ids % 5000))
+    return pa.table([ids, ids % 1000, ids * 0.5, names], schema=shape.schema)
+
+
+def in_turns(contenders: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    seconds: dict[str, list[float]] = {name: [] for name in contenders}
+    for round_ in range(rounds + 1):
+        for name, run in contenders.items():
+            started = time.perf_counter()
+            run()
+            if round_:  # the first one warms up
+                seconds[name].append(time.perf_counter() - started)
+    return {name: statistics.median(times) for name, times in seconds.items()}
+
+
+def as_table(medians: dict[str, float], rows: int) -> str:
+    return table(
+        ["reader", "s", "million rows per s", ": parquet"],
+        [
+            [name, f"{time_:.2f}", f"{rows / time_ / 1e6:.2f}", f"{time_ / medians['Spark, parquet']:.2f}"]
+            for name, time_ in medians.items()
+        ],
+    )
+
+
+def scans(spark: Any, folder: Path, shape: Shape, rows: int, rounds: int) -> str:
+    """A sum over everything, which no reader can get from statistics."""
+    uri, parquet = str(folder / "t.lance"), folder / "t.parquet"
+    parquet.mkdir()
+    parts = 8
+    for part in range(parts):
+        some = rows_of(shape, part * rows // parts, rows // parts)
+        lance.write_dataset(some, uri, mode="append" if part else "create")
+        pq.write_table(some, parquet / f"{part}.parquet", row_group_size=128 * 1024)
+    what = "sum(id), sum(v[0])" if shape is VECTORS else "sum(id), sum(k), sum(x), max(name)"
+
+    def summed(frame: Any) -> Callable[[], object]:
+        return lambda: frame.selectExpr(*what.split(", ")).collect()
+
+    def alone() -> None:
+        for batch in lance.dataset(uri).to_batches():
+            pc.sum(batch["id"])
+
+    return as_table(
+        in_turns(
+            {
+                "Spark, lance": summed(spark.read.format("lance").load(uri)),
+                "Spark, lance, one column": summed_one(spark.read.format("lance").option("columns", "id").load(uri)),
+                "Spark, parquet": summed(spark.read.parquet(str(parquet))),
+                "lance alone": alone,
+            },
+            rounds,
+        ),
+        rows,
+    )
+
+
+def summed_one(frame: Any) -> Callable[[], object]:
+    return lambda: frame.selectExpr("sum(id)").collect()
+
+
+def catch_up(spark: Any, folder: Path, versions: int, rows: int, rounds: int) -> str:
+    """An AvailableNow run over a history of versions, each as large; parquet has as many files."""
+    uri, parquet = str(folder / "s.lance"), folder / "s.parquet"
+    parquet.mkdir()
+    for version in range(versions):
+        some = rows_of(NARROW, version * rows, rows)
+        lance.write_dataset(some, uri, mode="append" if version else "create")
+        pq.write_table(some, parquet / f"{version:05}.parquet")
+    runs = iter(range(10_000))
+
+    def run(reader: Any) -> None:
+        query = (
+            reader.writeStream.format("noop")
+            .option("checkpointLocation", str(folder / f"checkpoint-{next(runs)}"))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    schema = spark.read.parquet(str(parquet)).schema
+    versioned = spark.readStream.format("lance").option("startingVersion", 1)
+    return as_table(
+        in_turns(
+            {
+                "Spark, lance": lambda: run(versioned.load(uri)),
+                "Spark, lance, 10 triggers": lambda: run(
+                    versioned.option("maxFilesPerTrigger", -(-versions // 10)).load(uri)
+                ),
+                "Spark, parquet": lambda: run(spark.readStream.schema(schema).parquet(str(parquet))),
+                "Spark, parquet, 10 triggers": lambda: run(
+                    spark.readStream.schema(schema)
+                    .option("maxFilesPerTrigger", -(-versions // 10))
+                    .parquet(str(parquet))
+                ),
+            },
+            rounds,
+        ),
+        versions * rows,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of a batch scan, narrow ones")
+    parser.add_argument("--vectors", type=int, default=400_000, help="rows of a batch scan, vectors")
+    parser.add_argument("--versions", type=int, default=200, help="versions a stream catches up with")
+    parser.add_argument("--rows-per-version", type=int, default=10_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        spark = session(folder)
+        import headrace.spark
+
+        headrace.spark.register(spark)
+        for shape, rows in [(NARROW, arguments.rows), (VECTORS, arguments.vectors)]:
+            part = folder / shape.name.replace(" ", "-")
+            part.mkdir()
+            print(f"\nA batch scan of {rows:,} rows, {shape.name}")
+            print(scans(spark, part, shape, rows, arguments.rounds), flush=True)
+        print(f"\nA stream that catches up with {arguments.versions} versions of {arguments.rows_per_version:,} rows")
+        print(catch_up(spark, folder, arguments.versions, arguments.rows_per_version, arguments.rounds), flush=True)
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()
