@@ -201,28 +201,21 @@ def reading(options: Mapping[str, str]) -> ReadSettings:
         ConfigurationError: Naming the option that is unknown or wrong.
     """
     parsed = Options(options, FOR_BATCH_READS)
-    version, timestamp = parsed.text(VERSION), parsed.moment(TIMESTAMP)
-    if version and timestamp is not None:
-        raise ConfigurationError(f"{VERSION} and {TIMESTAMP} both name a version.", hint="leave one out.")
+    version, timestamp = _version(parsed)
     return ReadSettings(
-        _location(parsed),
-        _columns(parsed),
-        parsed.text(FILTER),
-        int(version) if version.isdecimal() else version or None,
-        timestamp,
-        parsed.flag(PUSH_FILTERS),
+        _location(parsed), _columns(parsed), parsed.text(FILTER), version, timestamp, parsed.flag(PUSH_FILTERS)
     )
 
 
 def any_reading(options: Mapping[str, str]) -> ReadSettings:
     """The settings that decide about the schema of a read, before Spark has told of which kind it is."""
     parsed = Options(options, (*FOR_BATCH_READS, *FOR_STREAM_READS))
-    version = parsed.text(VERSION)
+    version, timestamp = _version(parsed)
     return ReadSettings(
         _location(parsed),
         _columns(parsed),
-        version=int(version) if version.isdecimal() else version or None,
-        timestamp=parsed.moment(TIMESTAMP),
+        version=version,
+        timestamp=timestamp,
         feed=FeedRules(with_updates=parsed.flag(CHANGE_FEED)),
     )
 
@@ -259,6 +252,13 @@ def stream_reading(options: Mapping[str, str]) -> ReadSettings:
         ),
     )
     return ReadSettings(_location(parsed), _columns(parsed), feed=rules)
+
+
+def _version(parsed: Options) -> tuple[int | str | None, datetime | None]:
+    version, timestamp = parsed.text(VERSION), parsed.moment(TIMESTAMP)
+    if version and timestamp is not None:
+        raise ConfigurationError(f"{VERSION} and {TIMESTAMP} both name a version.", hint="leave one out.")
+    return int(version) if version.isdecimal() else version or None, timestamp
 
 
 def _columns(parsed: Options) -> tuple[str, ...]:

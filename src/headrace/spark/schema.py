@@ -89,7 +89,9 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.timestamp("us", kind.tz)
     if pa.types.is_duration(kind):
         return pa.duration("us")
-    if pa.types.is_decimal(kind) and kind.precision <= _WIDEST_DECIMAL:
+    if pa.types.is_decimal(kind):
+        if kind.precision > _WIDEST_DECIMAL:
+            raise TypeError(f"Spark's decimals have {_WIDEST_DECIMAL} digits at most")
         return pa.decimal128(kind.precision, kind.scale)
     if pa.types.is_fixed_size_binary(kind):
         return pa.binary()

@@ -13,11 +13,10 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from headrace._errors import ConfigurationError
 from headrace.spark.filters import Pushed, conditions
 from headrace.spark.schema import arrow_schema, spark_schema
-from headrace.tables.align import Alignment
 from headrace.tables.feed import Feed
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.position import Position
-from headrace.tables.reading import FEED_FIELDS, open_for, read, require_columns, table_schema, whole_table
+from headrace.tables.reading import FEED_FIELDS, open_for, read, require_fit, table_schema, whole_table
 from headrace.tables.settings import NO_LIMIT, Limit, ReadSettings
 from headrace.tables.slices import Slice, dealt_out
 
@@ -65,7 +64,7 @@ class LanceBatchReader(DataSourceReader):
         Runs on: the driver. Called: once per scan. On failure: the query fails.
         """
         snapshot = open_for(self._settings)
-        _require_fit(self._schema, snapshot.schema, str(self._settings.location))
+        require_fit(self._schema, snapshot.schema, str(self._settings.location))
         return _parts(whole_table(snapshot, is_filtered=bool(self._conditions)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -114,7 +113,7 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 hint="make the table with enable_stable_row_ids=True.",
             )
         wanted = self._schema if not rules.with_updates else pa.schema(list(self._schema)[: -len(FEED_FIELDS)])
-        _require_fit(wanted, snapshot.schema, str(self._settings.location))
+        require_fit(wanted, snapshot.schema, str(self._settings.location))
         return Feed(store, rules)
 
     def initialOffset(self) -> dict[str, Any]:
@@ -181,8 +180,3 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _parts(slices: Sequence[Slice]) -> list[InputPartition]:
     return [Part(tuple(group)) for group in dealt_out(slices)]
-
-
-def _require_fit(wanted: pa.Schema, found: pa.Schema, where: str) -> None:
-    require_columns(wanted, found, where)
-    Alignment(pa.schema([found.field(name) for name in wanted.names]), wanted)

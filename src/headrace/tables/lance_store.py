@@ -68,7 +68,7 @@ class LanceSnapshot:
 
     def __init__(self, dataset: LanceDataset, location: Location, files: LanceFileSession) -> None:
         self.dataset = dataset
-        self._location = location
+        self.location = location
         self._files = files
 
     @property
@@ -99,7 +99,7 @@ class LanceSnapshot:
 
     def transaction(self, version: int) -> Transaction | _Untold | None:
         """What made a version, or None if it is no longer kept."""
-        with translated(self._location, f"reading version {version}"):
+        with translated(self.location, f"reading version {version}"):
             try:
                 return self.dataset.read_transaction(version) or _Untold()
             except OSError as error:
@@ -114,14 +114,14 @@ class LanceSnapshot:
 
     def dates(self) -> dict[int, datetime]:
         """When each version that is kept was made."""
-        with translated(self._location, "listing the versions"):
+        with translated(self.location, "listing the versions"):
             versions = self.dataset.versions()
         dates: dict[int, Any] = {int(version["version"]): version["timestamp"] for version in versions}
         return {version: date.astimezone(UTC) for version, date in dates.items()}
 
     def kept_versions(self, above: int) -> list[int]:
         """The versions that are still kept, down to but without ``above``, newest first."""
-        with translated(self._location, "listing the versions"):
+        with translated(self.location, "listing the versions"):
             names = self._files.list("_versions")
         found = (_version_of(name.rpartition("/")[2]) for name in names)
         return sorted((version for version in found if above < version <= self.version), reverse=True)

@@ -21,6 +21,7 @@ CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"
 FEED_FIELDS = (pa.field(CHANGE_TYPE, pa.string()), pa.field(COMMIT_VERSION, pa.int64()))
 
+_BLOB = "lance.blob.v2"
 _CREATED = "_row_created_at_version"
 _INSERT = "insert"
 _UPDATE = "update_postimage"
@@ -53,6 +54,11 @@ def open_for(settings: ReadSettings) -> LanceSnapshot:
             )
     if version is None:
         return newest
+    if isinstance(version, str) and version not in (tags := _tags(newest)):
+        raise ConfigurationError(
+            f"There is no version {version!r} of {settings.location}.",
+            hint=f"its tags are {', '.join(sorted(tags))}." if tags else "it has no tags; name a version's number.",
+        )
     try:
         return store.open(version=version)
     except TableNotFoundError:
@@ -61,6 +67,11 @@ def open_for(settings: ReadSettings) -> LanceSnapshot:
             f"There is no version {version!r} of {settings.location}.",
             hint=f"the versions that are kept are {kept[-1]} to {kept[0]}, as far as none between them was cleaned up.",
         ) from None
+
+
+def _tags(snapshot: LanceSnapshot) -> list[str]:
+    with translated(snapshot.location, "listing the tags"):
+        return list(snapshot.dataset.tags.list())
 
 
 def table_schema(snapshot: LanceSnapshot, columns: tuple[str, ...]) -> pa.Schema:
@@ -127,6 +138,23 @@ def read(
             for batch in scanner.to_batches():
                 if batch.num_rows:
                     yield _shaped(batch, wanted, schema, part if with_changes else None)
+
+
+def require_fit(wanted: pa.Schema, found: pa.Schema, where: str) -> None:
+    """Check that a table's columns can be read as what is wanted.
+
+    Raises:
+        SchemaMismatchError: A column is not there, or of another kind.
+    """
+    require_columns(wanted, found, where)
+    fields = [found.field(name) for name in wanted.names]
+    Alignment(pa.schema([field.with_type(_scanned(field.type)) for field in fields]), wanted)
+
+
+def _scanned(kind: pa.DataType) -> pa.DataType:
+    """The type a column has in a scan, which reads the content of blobs."""
+    is_blob = isinstance(kind, pa.BaseExtensionType) and kind.extension_name == _BLOB
+    return pa.large_binary() if is_blob else in_microseconds(kind)
 
 
 def require_columns(wanted: pa.Schema, found: pa.Schema, where: str) -> None:
