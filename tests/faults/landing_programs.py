@@ -140,7 +140,7 @@ def writer_of(spark: Any, told: Stream) -> Any:
     from headrace.spark import LanceSink, register
 
     if told.reads == "lance":
-        stream = spark.readStream.format("lance").option("maxRowsPerTrigger", 3).load(told.source)
+        stream = spark.readStream.format("lance").option("maxRowsPerTrigger", told.rows).load(told.source)
     else:
         stream = spark.readStream.schema("id BIGINT").option("maxFilesPerTrigger", 1).parquet(told.source)
     rows = stream.selectExpr("id", "id div 1000 AS n").repartition(2)

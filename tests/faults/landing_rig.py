@@ -197,7 +197,8 @@ class Stream:
         fault: What goes wrong in a task, by name.
         marks: A folder in which the fault leaves its marks.
         hold_at: A point at which it says so and waits for a line on its input, once, as ``before-commit:3``.
-        reads: The format of its input: ``parquet``, one file an epoch, or ``lance``, a few rows an epoch.
+        reads: The format of its input: ``parquet``, one file an epoch, or ``lance``.
+        rows: Of ``lance``, how many an epoch.
     """
 
     uri: str
@@ -211,6 +212,7 @@ class Stream:
     marks: str = ""
     hold_at: str = ""
     reads: str = "parquet"
+    rows: int = 3
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import itertools
 import os
 import random
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -95,7 +96,7 @@ def test_drivers_killed_at_random_moments_lose_and_double_nothing(tmp_path: Path
     others.emit(5)
     with others:
         for _ in range(10):
-            others.emit(60)
+            others.emit(20)
             landed = count(target)
             with Driver(stream) as driver:
                 driver.hear("started")
@@ -104,7 +105,7 @@ def test_drivers_killed_at_random_moments_lose_and_double_nothing(tmp_path: Path
                 driver.run_on(moments.uniform(0, 3.0))
                 driver.kill()
                 driver.require_killed()
-    with Driver(stream) as driver:
+    with Driver(replace(stream, rows=100)) as driver:
         driver.hear("started")
         driver.require_done()
     found = sorted(lance.dataset(target).to_table(columns=["id"])["id"].to_pylist())

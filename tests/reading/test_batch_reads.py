@@ -106,9 +106,7 @@ def test_what_spark_writes_spark_reads(spark: SparkSession, storage: Storage) ->
         ({"version": 99}, "There is no version 99 of"),
         ({"version": "no such tag"}, "There is no version 'no such tag' of"),
         ({"timestamp": "1999-01-01"}, "timestamp is 1999-01-01"),
-        ({"version": 1, "timestamp": "2026-01-01"}, "both name a version"),
         ({"columns": "id,nothing"}, "columns names 'nothing'"),
-        ({"startingVersion": 1}, "is no option of this kind of read"),
         ({"filter": "nothing > 1"}, "nothing"),
     ],
 )
