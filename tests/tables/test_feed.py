@@ -101,6 +101,26 @@ def test_what_lies_between_two_positions_can_be_asked_for_again(table: Table) ->
     assert reader.between(*reader.last) == [1, 2, 3, 4]
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest", 1, datetime(2000, 1, 1, tzinfo=UTC)])
+def test_the_first_epoch_can_be_asked_for_again_after_the_table_has_grown(table: Table, start: object) -> None:
+    """R1: Spark then asks where to begin once more, and the answer is another one."""
+    table.create(1, 2, 3)
+    table.append(4)
+    reader = reading(table, start=start, limit=Limit(rows=2))
+    if start == "latest":
+        table.append(5, 6, 7)
+    first = reader.step()
+    assert len(first) == 2
+    assert reader.last is not None
+    table.append(8, 9)
+    table.compact()
+    again = reading(table, start=start)
+    assert again.position is not None
+    assert reader.between(again.position, reader.last[1]) == first
+    before = [5, 6, 7] if start == "latest" else [1, 2, 3, 4]
+    assert first + reader.to_end() == [*before, 8, 9]
+
+
 def test_compaction_and_index_builds_bring_nothing(table: Table) -> None:
     """R2: nor do new columns, dropped ones, settings and deletes of nothing."""
     table.create(1, 2)

@@ -116,12 +116,16 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         require_fit(wanted, snapshot.schema, str(self._settings.location))
         return Feed(store, rules)
 
+    @cached_property
+    def _beginning(self) -> Position:
+        return self._feed.begin()
+
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins.
 
-        Runs on: the driver. Called: once per checkpoint. On failure: the query stops.
+        Runs on: the driver. Called: for the first epoch, whenever that is run. On failure: the query stops.
         """
-        return self._feed.begin().to_json()
+        return self._beginning.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Tell Spark that there is a limit, so that it tells us when there shall be none.
@@ -137,8 +141,8 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Runs on: the driver. Called: for each trigger. On failure: the query stops.
         """
         if start is None:  # Before 4.2, where Spark does not say.
-            newest = self._feed.newest()
-            return Position(newest + 1, after=self._feed.transaction(newest)).to_json()
+            newest = max(self._feed.newest(), self._beginning.version - 1)
+            return Position(newest + 1, 0, False, self._feed.transaction(newest), self._beginning.origin).to_json()
         most = Limit() if isinstance(limit, ReadAllAvailable) else self._settings.feed.limit
         return self._feed.advance(Position.from_json(start), most, self._last).to_json()
 

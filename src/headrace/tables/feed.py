@@ -57,9 +57,9 @@ class Feed:
         snapshot = self._store.open()
         start = self._rules.start
         if start == "earliest":
-            return Position(snapshot.version, is_snapshot=True, after=self._uuid(snapshot, snapshot.version))
+            return Position.first(snapshot.version, is_snapshot=True, after=self._uuid(snapshot, snapshot.version))
         if start == "latest":
-            return Position(snapshot.version + 1, after=self._uuid(snapshot, snapshot.version))
+            return Position.first(snapshot.version + 1, after=self._uuid(snapshot, snapshot.version))
         if isinstance(start, datetime):
             start = self._version_since(snapshot, start)
         if start > snapshot.version + 1:
@@ -70,7 +70,7 @@ class Feed:
         position = Position(start)
         if start <= snapshot.version and snapshot.entry(start) is None:
             position = self._step_over_gap(snapshot, position, snapshot.version)
-        return replace(position, after=self._uuid(snapshot, position.version - 1))
+        return Position.first(position.version, after=self._uuid(snapshot, position.version - 1))
 
     def advance(self, start: Position, limit: Limit = NO_LIMIT, newest: int | None = None) -> Position:
         """How far to go from ``start``.
@@ -91,17 +91,15 @@ class Feed:
         self._require_same_table(snapshot, start)
         newest = snapshot.version if newest is None else min(newest, snapshot.version)
         budget = _Budget(limit)
-        position = start
-        while position.version <= newest:
+        position, is_whole = start, True
+        while is_whole and position.version <= newest:
             try:
                 position, is_whole = self._take(snapshot, position, newest, budget)
             except ReadingError:
                 if position == start:
                     raise
-                return position
-            if not is_whole:
-                return position
-        return position
+                break
+        return replace(position, origin=start.origin)
 
     def slices(self, start: Position, end: Position) -> list[Slice]:
         """The rows between two positions.
@@ -110,9 +108,10 @@ class Feed:
             ChangeCommitError, DataLossError, ReadingError: As in ``advance``.
         """
         snapshot = self._store.open()
+        if start.is_first and end.origin:
+            start = end.at_origin()
         self._require_same_table(snapshot, start)
-        if end.version > snapshot.version + 1:
-            raise self._replaced(end)
+        self._require_same_table(snapshot, end)
         finder = _Finder(self._store, snapshot)
         found: list[Slice] = []
         position = start
