@@ -131,24 +131,23 @@ def against_others(shape: Shape, rows: int, epochs: int, rounds: int) -> str:
     )
 
 
-def as_versions_pile_up(marks: list[int]) -> str:
-    """The protocol and the file of one small epoch, with and without upkeep."""
+def as_versions_pile_up(marks: list[int]) -> None:
+    """The protocol and the file of one small epoch, with and without upkeep; each is printed when it is done."""
     from headrace.tables.upkeep import UpkeepRules
 
     contenders = {
-        "no upkeep": UpkeepRules(),
+        "compactEveryEpochs=50, retainVersions=100": UpkeepRules(every_epochs=50, retain_versions=100),
         "compactEveryEpochs=50": UpkeepRules(every_epochs=50),
-        "... retainVersions=100": UpkeepRules(every_epochs=50, retain_versions=100),
+        "no upkeep": UpkeepRules(),
     }
-    found = {name: piled_up(rules, marks) for name, rules in contenders.items()}
-    lines = []
-    for name, at in found.items():
-        first = at[marks[0]][0]
-        lines += [
-            [name, str(mark), f"{at[mark][0] * 1000:.1f}", f"{at[mark][0] / first:.2f}", f"{at[mark][1]:.2f}"]
+    for name, rules in contenders.items():
+        found = piled_up(rules, marks)
+        first = found[marks[0]][0]
+        lines = [
+            [str(mark), f"{found[mark][0] * 1000:.1f}", f"{found[mark][0] / first:.2f}", f"{found[mark][1]:.2f}"]
             for mark in marks
         ]
-    return table(["", "epochs", "ms per epoch", f": at {marks[0]}", "versions read"], lines)
+        print(f"\n{name}\n{table(['epochs', 'ms per epoch', f': at {marks[0]}', 'versions read'], lines)}", flush=True)
 
 
 def piled_up(rules: Any, marks: list[int], window: int = 40) -> dict[int, tuple[float, float]]:
@@ -194,7 +193,7 @@ def main() -> None:
             print(against_others(shape, rows, arguments.epochs, arguments.rounds), flush=True)
     if arguments.versions:
         print("\n100 rows per epoch, without Spark, as versions pile up")
-        print(as_versions_pile_up(arguments.versions))
+        as_versions_pile_up(arguments.versions)
 
 
 if __name__ == "__main__":
