@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from headrace._errors import ConfigurationError
+from headrace._errors import ConfigurationError, HeadraceError
 from headrace.spark.filters import Pushed, conditions
 from headrace.spark.schema import arrow_schema, spark_schema
 from headrace.tables.feed import Feed
@@ -120,6 +120,13 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _beginning(self) -> Position:
         return self._feed.begin()
 
+    @property
+    def _origin(self) -> str:
+        try:
+            return self._beginning.origin
+        except HeadraceError:  # Gone, which matters only to a query that has yet to begin; that one asks itself.
+            return ""
+
     def initialOffset(self) -> dict[str, Any]:
         """Where a query without a checkpoint begins.
 
@@ -141,8 +148,8 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Runs on: the driver. Called: for each trigger. On failure: the query stops.
         """
         if start is None:  # Before 4.2, where Spark does not say.
-            newest = max(self._feed.newest(), self._beginning.version - 1)
-            return Position(newest + 1, 0, False, self._feed.transaction(newest), self._beginning.origin).to_json()
+            newest = self._feed.newest()
+            return Position(newest + 1, 0, False, self._feed.transaction(newest), self._origin).to_json()
         most = Limit() if isinstance(limit, ReadAllAvailable) else self._settings.feed.limit
         return self._feed.advance(Position.from_json(start), most, self._last).to_json()
 
