@@ -40,6 +40,19 @@ for way, mode in json.loads(sys.argv[2]):
         require_exact(told.uri, mode, 2)
         replay(folder / name)
     print("exact:", name, flush=True)
+if way == "sink" and len(sys.argv) > 3:
+    import lance, pyarrow as pa
+    from landing_rig import SCHEMA, rows_of
+    from headrace.spark import LanceSink
+    copy = make_table(str(folder / "copy.lance"))
+    for _ in range(3):
+        stream = spark.readStream.format("lance").load(told.uri)
+        drain(stream.writeStream.foreachBatch(LanceSink(copy, query_id="copy")), folder / "copying")
+        assert rows_of(copy) == rows_of(told.uri), (rows_of(copy), rows_of(told.uri))
+        assert spark.read.format("lance").option("filter", "id > 1").load(copy).where("id > 1").count() > 0
+        replay(folder / "copying")
+        lance.write_dataset(pa.table({"id": [7], "n": [7]}, schema=SCHEMA), told.uri, mode="append")
+    print("read", flush=True)
 spark.stop()
 print("OK", pyspark.__version__, flush=True)
 """
@@ -101,12 +114,15 @@ def install(folder: Path, wheel: Path, spark: str) -> Path:
     ids=["3.5", "4.0", "4.1", "4.2"],
 )
 def test_epochs_land_once_on_every_line_of_spark(tmp_path: Path, wheel: Path, spark: str, ways: list[str]) -> None:
-    """L38: append and upsert, each with a replay; through ``format("lance")`` where Spark can write Arrow streams."""
+    """L38, R1: append and upsert, each with a replay; through ``format("lance")`` where Spark can write Arrow streams."""
     allow_long_test()
     python = install(tmp_path / "environment", wheel, spark)
-    path = os.pathsep.join([str(HERE), str(HERE.with_name("landing"))])
-    done = run([str(python), "-c", PROGRAM, str(tmp_path / "run"), json.dumps(ways)], RUN_SECONDS, PYTHONPATH=path)
+    path = os.pathsep.join([str(HERE), str(HERE.with_name("support"))])
+    reads = ["reads"] if ways is FORMAT else []
+    command = [str(python), "-c", PROGRAM, str(tmp_path / "run"), json.dumps(ways), *reads]
+    done = run(command, RUN_SECONDS, PYTHONPATH=path)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert ("read" in done.stdout.splitlines()) == bool(reads)
     lines = done.stdout.splitlines()
     assert [line for line in lines if line.startswith("exact")] == [f"exact: {way}-{mode}" for way, mode in ways]
     assert lines[-1].startswith(f"OK {spark.removesuffix('*')}")
