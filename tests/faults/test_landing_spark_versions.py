@@ -114,7 +114,7 @@ def install(folder: Path, wheel: Path, spark: str) -> Path:
     ids=["3.5", "4.0", "4.1", "4.2"],
 )
 def test_epochs_land_once_on_every_line_of_spark(tmp_path: Path, wheel: Path, spark: str, ways: list[str]) -> None:
-    """L38, R1: append and upsert, each with a replay; through ``format("lance")`` where Spark can write Arrow streams."""
+    """L38, R1: append and upsert, each with a replay; ``format("lance")`` where Spark can write Arrow streams."""
     allow_long_test()
     python = install(tmp_path / "environment", wheel, spark)
     path = os.pathsep.join([str(HERE), str(HERE.with_name("support"))])
