@@ -142,7 +142,11 @@ def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
     """Start a thread of headrace's own, waited for at exit but never keeping the process alive."""
     thread = threading.Thread(target=target, name=name, daemon=True)
     _threads.add(thread)
-    thread.start()
+    try:
+        thread.start()
+    except BaseException:
+        _threads.discard(thread)
+        raise
     return thread
 
 
@@ -223,7 +227,14 @@ def _at_exit() -> None:
 
 def _join_threads(deadline: float) -> None:
     for thread in list(_threads):
-        thread.join(max(0.0, deadline - time.monotonic()))
+        while True:
+            try:
+                thread.join(max(0.0, deadline - time.monotonic()))
+                break
+            except RuntimeError:  # Somebody is just starting it.
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.001)
 
 
 def _wait_until_parked(deadline: float) -> None:
