@@ -87,7 +87,9 @@ class Options:
 
     def _require_known(self, options: Mapping[str, str], known: Sequence[str]) -> None:
         names = {name.lower(): name for name in (*known, *_IGNORED)}
-        elsewhere = {name.lower() for name in (*FOR_WRITING, *FOR_BATCH_READS, *FOR_STREAM_READS)} - names.keys()
+        # Writers are often handed the options of the stream they write, too.
+        ours = () if known is FOR_WRITING else (*FOR_WRITING, *FOR_BATCH_READS, *FOR_STREAM_READS)
+        elsewhere = {name.lower() for name in ours} - names.keys()
         for name in options:
             lowered = name.lower()
             if lowered in names or lowered.startswith((STORAGE_PREFIX, NAMESPACE_PREFIX)):
