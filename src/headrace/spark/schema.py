@@ -7,8 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace._errors import SchemaMismatchError
+from headrace.tables.align import is_blob
 
-_BLOB = "lance.blob.v2"
 _WIDEST_DECIMAL = 38
 _PLAIN = {
     pa.uint8(): pa.int16(),
@@ -79,9 +79,9 @@ def spark_schema(schema: pa.Schema) -> Any:
 
 def _plain(kind: pa.DataType) -> pa.DataType:
     """The type, among those Spark knows, that holds all values of a type."""
+    if is_blob(kind):
+        return pa.binary()
     if isinstance(kind, pa.BaseExtensionType):
-        if kind.extension_name == _BLOB:
-            return pa.binary()
         return _plain(kind.storage_type)
     if pa.types.is_dictionary(kind):
         return _plain(kind.value_type)

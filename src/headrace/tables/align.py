@@ -108,7 +108,7 @@ def _require_fit(source: pa.DataType, target: pa.DataType, path: str) -> None:
     if source.equals(target) or pa.types.is_null(source):
         return
     if isinstance(target, pa.BaseExtensionType):
-        if target.extension_name == _BLOB and _is_binary(source):
+        if is_blob(target) and _is_binary(source):
             return
         _require_fit(_storage(source), target.storage_type, path)
     elif isinstance(source, pa.BaseExtensionType):
@@ -163,6 +163,11 @@ def _is_binary(kind: pa.DataType) -> bool:
     )
 
 
+def is_blob(kind: pa.DataType) -> bool:
+    """Whether this is Lance's type for blobs, the second kind; the first is a large binary with metadata."""
+    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == _BLOB
+
+
 def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
@@ -213,7 +218,7 @@ def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
     if pa.types.is_null(source):
         return filler(pa.field(path, target), len(array))
     if isinstance(target, pa.BaseExtensionType):
-        if target.extension_name == _BLOB and _is_binary(source):
+        if is_blob(target) and _is_binary(source):
             storage = _blob_storage(array, target.storage_type, path)
         else:
             storage = _convert(

@@ -98,8 +98,7 @@ def fragments_of(snapshot: LanceSnapshot) -> list[Any]:
 
 def live_rows(fragment: Any) -> int:
     """Rows of a fragment that are not deleted."""
-    deleted = 0 if fragment.deletion_file is None else fragment.deletion_file.num_deleted_rows
-    return int(fragment.physical_rows) - int(deleted)
+    return int(fragment.physical_rows) - _deleted_rows(fragment)
 
 
 def size_of(fragment: Any) -> int:
@@ -146,7 +145,7 @@ def _compared(store: LanceStore, version: int, transaction: str, kind: str) -> C
     kept = {fragment.id: fragment for fragment in after if fragment.id in before}
     alters = any(
         number not in kept
-        or _deletions(fragment) != _deletions(kept[number])
+        or _deleted_rows(fragment) != _deleted_rows(kept[number])
         or fragment.overlays != kept[number].overlays
         or not set(files_of(fragment)) <= set(files_of(kept[number]))
         for number, fragment in before.items()
@@ -154,5 +153,5 @@ def _compared(store: LanceStore, version: int, transaction: str, kind: str) -> C
     return Change(version, transaction, kind, _added(added), alters)
 
 
-def _deletions(fragment: Any) -> Any:
-    return None if fragment.deletion_file is None else fragment.deletion_file.num_deleted_rows
+def _deleted_rows(fragment: Any) -> int:
+    return 0 if fragment.deletion_file is None else int(fragment.deletion_file.num_deleted_rows)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace._errors import ConfigurationError, DataLossError, SchemaMismatchError, TableNotFoundError
-from headrace.tables.align import Alignment
+from headrace.tables.align import Alignment, is_blob
 from headrace.tables.changes import files_of, fragments_of, is_untouched, live_rows, size_of
 from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
 from headrace.tables.location import Location
@@ -21,7 +21,6 @@ CHANGE_TYPE = "_change_type"
 COMMIT_VERSION = "_commit_version"
 FEED_FIELDS = (pa.field(CHANGE_TYPE, pa.string()), pa.field(COMMIT_VERSION, pa.int64()))
 
-_BLOB = "lance.blob.v2"
 _CREATED = "_row_created_at_version"
 _INSERT = "insert"
 _UPDATE = "update_postimage"
@@ -153,8 +152,7 @@ def require_fit(wanted: pa.Schema, found: pa.Schema, where: str) -> None:
 
 def _scanned(kind: pa.DataType) -> pa.DataType:
     """The type a column has in a scan, which reads the content of blobs."""
-    is_blob = isinstance(kind, pa.BaseExtensionType) and kind.extension_name == _BLOB
-    return pa.large_binary() if is_blob else in_microseconds(kind)
+    return pa.large_binary() if is_blob(kind) else in_microseconds(kind)
 
 
 def require_columns(wanted: pa.Schema, found: pa.Schema, where: str) -> None:
