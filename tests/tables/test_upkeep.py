@@ -18,7 +18,7 @@ from headrace.tables.location import Location
 from headrace.tables.payload import Rows
 from headrace.tables.settings import Rules, SinkSettings, UpkeepRules
 from headrace.tables.sink import Sink
-from headrace.tables.upkeep import Upkeep, clean, compact, fragment_count
+from headrace.tables.upkeep import Upkeep, clean, compact, small_fragments, target_rows
 
 PATIENCE = 30.0
 
@@ -40,7 +40,7 @@ def test_compaction_and_cleanup_after_every_epoch_never_break_the_ledger(world: 
         restarted = Run(f"restart-{epoch}", "checkpoint")
         assert sink.land(epoch, restarted, Rows([world.write(ids_of(epoch))])).was_skipped
     assert world.rows() == ids_through(7)
-    assert fragment_count(world.location) <= 2
+    assert small_fragments(world.location) <= 2
     assert len(world.store().open().kept_versions(0)) <= 2
 
 
@@ -87,7 +87,7 @@ class Rounds:
         self.begun, self.go_on = threading.Event(), threading.Event()
         self.go_on.set()
         self.error: Exception | None = None
-        monkeypatch.setattr(upkeeps, "fragment_count", lambda location: fragments)
+        monkeypatch.setattr(upkeeps, "small_fragments", lambda location: fragments)
         monkeypatch.setattr(upkeeps, "compact", self._compact)
         monkeypatch.setattr(upkeeps, "clean", lambda location, retain: self.done.append(f"clean {retain}"))
 
@@ -182,6 +182,41 @@ def test_cleanup_leaves_tagged_versions_and_files_no_version_knows(world: LanceW
     assert world.store().missing_files(message.files) == []
     assert world.rows() == [0, 1, 2, 3]
     assert world.rows(2) == [0]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "target"),
+    [
+        ([], 16_384),
+        ([1] * 5_000, 16_384),
+        ([16_384] * 7 + [100] * 50, 16_384),
+        ([16_384] * 8, 131_072),
+        ([131_071] * 8, 131_072),
+        ([131_072] * 7 + [16_384] * 7, 16_384),
+        ([131_072] * 8 + [16_384] * 8, 1_048_576),
+        ([1_048_576] * 1_000, 16_384),
+    ],
+)
+def test_a_round_takes_up_what_has_grown_only_when_enough_of_it_has_come_together(
+    sizes: list[int], target: int
+) -> None:
+    """L22: the work of a round does not grow with the table."""
+    assert target_rows(sizes) == target
+
+
+def test_a_round_leaves_grown_fragments_alone(world: LanceWorld) -> None:
+    """L22: they are neither written anew nor counted as small."""
+    for start in range(0, 40_000, 20_000):
+        world.append(range(start, start + 20_000))
+    grown = [fragment.fragment_id for fragment in world.store().open().dataset.get_fragments()]
+    for number in range(40_000, 40_005):
+        world.append([number])
+    assert small_fragments(world.location) == 5
+    assert compact(world.location) == 4
+    left = [fragment.fragment_id for fragment in world.store().open().dataset.get_fragments()]
+    assert left[:2] == grown
+    assert len(left) == 3
+    assert world.rows() == list(range(40_005))
 
 
 def test_compaction_that_meets_another_writer_is_a_storage_error(

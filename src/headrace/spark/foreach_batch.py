@@ -38,7 +38,7 @@ class LanceSink:
         namespace_options: Its settings.
         table_id: The table's name in it, as ``sales.orders`` or in parts.
         compact_every_epochs: Put small files together after every so many epochs.
-        compact_above_fragments: Put small files together when there are more than so many.
+        compact_above_fragments: Put small files together when there are more than so many of them.
         retain_versions: After that, keep only so many versions.
 
     Raises:

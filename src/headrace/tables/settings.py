@@ -58,7 +58,7 @@ class UpkeepRules:
 
     Attributes:
         every_epochs: Compact after every so many epochs; None for not by epochs.
-        above_fragments: Compact when the table has more fragments than this; None for not by fragments.
+        above_fragments: Compact when more fragments than this are small; None for not by fragments.
         retain_versions: After compacting, keep this many versions; None to keep all.
     """
 

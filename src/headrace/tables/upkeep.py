@@ -10,6 +10,10 @@ from __future__ import annotations
 import atexit
 import logging
 import threading
+from collections.abc import Sequence
+from itertools import pairwise
+
+import lance
 
 from headrace._errors import HeadraceError
 from headrace.tables.lance_store import LanceStore, translated
@@ -22,6 +26,12 @@ _log = logging.getLogger("headrace.tables")
 _MOST_FRAGMENTS = 5_000
 _MOST_ROWS = 20_000_000
 _MOST_BYTES = 4 * 1024**3
+
+# Fragments are put together in steps, each so many times the one below, up to the size Lance aims for: the newest rows
+# are written anew every round, but only a small fragment of them; what has grown is left alone until enough of its
+# kind has come together. So the work of a round does not grow with the table.
+_STEPS = (16_384, 131_072, 1_048_576)
+_ENOUGH = 8
 
 # A run that ends with the round still going waits for it this long.
 _PATIENCE_SECONDS = 10.0
@@ -59,7 +69,7 @@ class Upkeep:
     @staticmethod
     def _round(location: Location, rules: UpkeepRules, epoch: int) -> None:
         try:
-            if rules.is_due(epoch) or rules.is_too_many(fragment_count(location)):
+            if rules.is_due(epoch) or rules.is_too_many(small_fragments(location)):
                 compact(location)
                 if rules.retain_versions is not None:
                     clean(location, rules.retain_versions)
@@ -69,10 +79,11 @@ class Upkeep:
             )
 
 
-def fragment_count(location: Location) -> int:
-    """How many fragments the table has."""
+def small_fragments(location: Location) -> int:
+    """How many fragments a round would look at now, because they are smaller than it makes them."""
     with translated(location, "counting fragments"):
-        return len(LanceStore(location).open().dataset.get_fragments())
+        sizes = _sizes(LanceStore(location).open().dataset)
+    return sum(size < target_rows(sizes) for size in sizes)
 
 
 def compact(location: Location) -> int:
@@ -87,12 +98,25 @@ def compact(location: Location) -> int:
     dataset = LanceStore(location).open().dataset
     with translated(location, "compacting"):
         metrics = dataset.optimize.compact_files(
+            target_rows_per_fragment=target_rows(_sizes(dataset)),
             max_source_fragments=_MOST_FRAGMENTS,
             max_source_rows=_MOST_ROWS,
             max_source_bytes=_MOST_BYTES,
             num_threads=1,
         )
     return int(metrics.fragments_removed - metrics.fragments_added)
+
+
+def _sizes(dataset: lance.LanceDataset) -> list[int]:
+    return [fragment.physical_rows for fragment in dataset.get_fragments()]
+
+
+def target_rows(sizes: Sequence[int]) -> int:
+    """How large fragments should become in this round, where they have so many rows now."""
+    for below, step in reversed(list(pairwise(_STEPS))):
+        if sum(below <= size < step for size in sizes) >= _ENOUGH:
+            return step
+    return _STEPS[0]
 
 
 def clean(location: Location, retain_versions: int) -> int:
