@@ -7,12 +7,12 @@ import os
 import pickle
 import subprocess
 import sys
-import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
 import pytest
+from canaries import CANARY, prefixed, require_clean_folder, with_canaries
 from s3_proxy import ALWAYS, S3Proxy
 from s3_server import S3Server
 from streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
@@ -23,29 +23,12 @@ from headrace.spark import LanceSink
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-CANARY = f"canary{uuid.uuid4().hex}"
-
-
-def with_canaries(options: dict[str, str]) -> dict[str, str]:
-    """The store takes any key, so all that is secret can be one; the last name is one that no rule would guess."""
-    return options | {"aws_secret_access_key": CANARY, "aws_session_token": CANARY, "aws_plain_thing": CANARY}
-
-
-def prefixed(options: dict[str, str], prefix: str = "storage.") -> dict[str, str]:
-    return {f"{prefix}{name}": value for name, value in options.items()}
-
 
 @pytest.fixture
 def uri(s3_server: S3Server) -> str:
     uri = f"s3://{s3_server.make_bucket()}/table.lance"
     lance.write_dataset(ARROW_SCHEMA.empty_table(), uri, storage_options=s3_server.storage_options)
     return uri
-
-
-def require_clean_folder(folder: Path) -> None:
-    found = [path for path in folder.rglob("*") if path.is_file()]
-    assert found
-    assert [path for path in found if CANARY.encode() in path.read_bytes()] == []
 
 
 def require_clean_bucket(server: S3Server, uri: str) -> None:
@@ -204,6 +187,18 @@ for number, uri in enumerate(given["uris"]):
         print("batch went well")
     except Exception as error:
         print("batch failed", error)
+    try:
+        frame = spark.read.format("lance").options(**options).load(uri)
+        print("read went well", frame.count())
+        frame.explain(True)
+        stream = spark.readStream.format("lance").options(**options).load(uri).writeStream.format("noop")
+        stream = stream.option("checkpointLocation", f"{given['checkpoints']}/{number}-read")
+        query = stream.trigger(availableNow=True).start()
+        query.awaitTermination()
+        print("stream went well", query.lastProgress)
+        query.explain(True)
+    except Exception as error:
+        print("read failed", error)
 spark.stop()
 """
 
@@ -236,9 +231,9 @@ def test_no_log_of_a_whole_run_holds_a_secret(
     )
     assert done.returncode == 0, done.stderr[-3000:]
     said = done.stdout
-    for name in ("format", "sink", "upsert", "namespace", "batch"):
+    for name in ("format", "sink", "upsert", "namespace", "batch", "read", "stream"):
         assert f"{name} went well" in said, said[-3000:]
-    for name in ("format", "sink", "upsert", "batch"):
+    for name in ("format", "sink", "upsert", "batch", "read"):
         assert f"{name} failed" in said
     assert "INFO" in done.stderr
     shown = [line for line in (said + done.stderr).splitlines() if CANARY in line]

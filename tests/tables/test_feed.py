@@ -9,8 +9,10 @@ from pathlib import Path
 import lance
 import pytest
 from histories import Reader, Table, ids_in, some
+from lance.fragment import FragmentMetadata
 
 from headrace import ChangeCommitError, ConfigurationError, DataLossError, ReadingError
+from headrace.tables.changes import live_rows
 from headrace.tables.position import Position
 from headrace.tables.settings import FeedRules, Limit
 
@@ -295,8 +297,20 @@ def test_loss_that_is_accepted_is_counted_in_a_warning(table: Table, caplog: pyt
     for number in range(2, 6):
         table.append(number)
     table.clean_up(keep=2)
+    assert reader.position is not None
+    feed, start = reader.feed(), reader.position
+    feed.slices(start, feed.advance(start))
+    assert [record.message for record in caplog.records] == [
+        f"2 versions of {table.uri} are gone, 2 to 3; the rows they added and that were not read yet are lost to this "
+        "query."
+    ]
     assert reader.to_end() == [4, 5]
-    assert "Versions 2 to 3 of" in caplog.records[0].message
+
+
+def test_fragments_that_do_not_say_how_many_rows_they_have_are_an_error() -> None:
+    """R1: as those of very old writers; they must not be taken for empty."""
+    with pytest.raises(ReadingError, match="a Lance so old"):
+        live_rows(FragmentMetadata(0, [], physical_rows=None))  # type: ignore[arg-type]
 
 
 def test_a_starting_version_that_is_gone_is_an_error_before_anything_is_read(table: Table) -> None:

@@ -8,12 +8,17 @@ from headrace._errors import InvalidArgumentError, MissingExtraError
 
 _OLDEST = (4, 1)
 
+# Spark shows the options of a stream in its plan, and hides only those whose names it takes for secret.
+_HIDDEN = "spark.sql.redaction.options.regex"
+_OURS = "^storage[.]|^namespace[.]"
+
 
 def register(spark: Any) -> None:
     """Make ``format("lance")``, and the same under the name ``headrace``, known to a Spark session.
 
     Where headrace is installed beside pyspark, Spark finds both by itself; registering is for sessions that are
-    remote or were made before.
+    remote or were made before. Registering also has the session hide ``storage.`` and ``namespace.`` options where it
+    shows a plan.
 
     Args:
         spark: The ``SparkSession``.
@@ -33,6 +38,9 @@ def register(spark: Any) -> None:
     for source in (LanceDataSource, HeadraceDataSource):
         if not _is_known(spark, source.name()):
             registry.register(source)
+    hidden = spark.conf.get(_HIDDEN)
+    if _OURS not in hidden:
+        spark.conf.set(_HIDDEN, f"{hidden}|{_OURS}" if hidden else _OURS)
 
 
 def _is_known(spark: Any, name: str) -> bool:

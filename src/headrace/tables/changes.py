@@ -8,7 +8,7 @@ from typing import Any
 
 from lance.dataset import LanceOperation
 
-from headrace._errors import TableNotFoundError
+from headrace._errors import ReadingError, TableNotFoundError
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
 
 # These leave every row as it was, and bring none.
@@ -98,7 +98,7 @@ def fragments_of(snapshot: LanceSnapshot) -> list[Any]:
 
 def live_rows(fragment: Any) -> int:
     """Rows of a fragment that are not deleted."""
-    return int(fragment.physical_rows) - _deleted_rows(fragment)
+    return _known(fragment.physical_rows) - _deleted_rows(fragment)
 
 
 def size_of(fragment: Any) -> int:
@@ -118,9 +118,9 @@ def files_of(fragment: Any) -> tuple[str, ...]:
 
 def _added(fragments: Iterable[Any]) -> tuple[Added, ...]:
     return tuple(
-        Added(files_of(fragment), int(fragment.physical_rows), size_of(fragment))
+        Added(files_of(fragment), rows, size_of(fragment))
         for fragment in fragments
-        if fragment.physical_rows
+        if (rows := _known(fragment.physical_rows))
     )
 
 
@@ -154,4 +154,13 @@ def _compared(store: LanceStore, version: int, transaction: str, kind: str) -> C
 
 
 def _deleted_rows(fragment: Any) -> int:
-    return 0 if fragment.deletion_file is None else int(fragment.deletion_file.num_deleted_rows)
+    return 0 if fragment.deletion_file is None else _known(fragment.deletion_file.num_deleted_rows)
+
+
+def _known(rows: int | None) -> int:
+    if rows is None:
+        raise ReadingError(
+            "The table was written by a Lance so old that it did not note how many rows its fragments have.",
+            hint="compact it with a newer one, and read it from there on.",
+        )
+    return rows

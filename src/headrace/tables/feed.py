@@ -38,6 +38,7 @@ class Feed:
         self._store = store
         self._rules = rules
         self._changes: OrderedDict[int, Change] = OrderedDict()
+        self._lost_until = 0
 
     def newest(self) -> int:
         """The newest version there is."""
@@ -184,12 +185,16 @@ class Feed:
             raise self._lost(snapshot, position.version)
         kept = [version for version in snapshot.kept_versions(position.version) if version <= newest]
         following = min(kept, default=newest + 1)
-        _log.warning(
-            "Versions %d to %d of %s are gone; the rows they added and that were not read yet are lost to this query.",
-            position.version,
-            following - 1,
-            self._store.location,
-        )
+        if following > self._lost_until:  # A step is planned and then dealt out; it is told of once.
+            self._lost_until = following
+            _log.warning(
+                "%d versions of %s are gone, %d to %d; the rows they added and that were not read yet are lost to this "
+                "query.",
+                following - position.version,
+                self._store.location,
+                position.version,
+                following - 1,
+            )
         return Position(following)
 
     def _lost(self, snapshot: LanceSnapshot, version: int) -> DataLossError:
