@@ -1,4 +1,7 @@
-"""Spark lands orders in a Lance table exactly once, though one epoch is run twice; run by `make demo`."""
+"""Spark lands orders in a Lance table exactly once, though one epoch is run twice, and a second stream reads them.
+
+Run by `make demo`.
+"""
 
 from __future__ import annotations
 
@@ -59,6 +62,21 @@ def land(spark, folder: Path) -> None:
     query.awaitTermination()
 
 
+def pick(spark, folder: Path) -> None:
+    """What was added to that table since the last time, as far as it is worth it, into another one."""
+    orders = spark.readStream.format("lance").load(str(folder / "orders.lance"))
+    query = (
+        orders.where("total > 90")
+        .writeStream.format("lance")
+        .option("streamingQueryId", "large-orders-v1")
+        .option("createTable", "true")
+        .option("checkpointLocation", str(folder / "large-checkpoint"))
+        .trigger(availableNow=True)
+        .start(str(folder / "large.lance"))
+    )
+    query.awaitTermination()
+
+
 def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -68,6 +86,8 @@ def main() -> None:
             arrive(folder / "arriving", number)
         land(spark, folder)
         print("landed 3 files, 1,000 orders each")
+        pick(spark, folder)
+        print("a second stream read them from there, and landed the large ones in another table")
 
         # What is left when the driver dies after the table's commit and before Spark's own note of it.
         (folder / "checkpoint/commits/2").unlink()
@@ -75,12 +95,18 @@ def main() -> None:
         arrive(folder / "arriving", 3)
         land(spark, folder)
         print("forgot that epoch 2 was done, restarted: Spark ran it again, and one more file")
+        pick(spark, folder)
+        print("the second stream went on, and read what was new")
         spark.stop()
 
         with headrace.SessionContext() as ctx:
             ctx.register_lance("orders", str(folder / "orders.lance"))
-            print("in the table, asked by SQL in this process:")
-            ctx.sql("select count(*) as rows, count(distinct id) as orders from orders").show()
+            ctx.register_lance("large", str(folder / "large.lance"))
+            print("in the tables, asked by SQL in this process:")
+            ctx.sql(
+                "select 'orders' as name, count(*) as rows, count(distinct id) as orders from orders "
+                "union all select 'large', count(*), count(distinct id) from large order by name desc"
+            ).show()
             ctx.sql(
                 "select item, count(*) as orders, sum(total) as total from orders group by item order by item"
             ).show()

@@ -30,7 +30,7 @@ def test_the_example_runs(script: Path, tmp_path: Path) -> None:
 
 
 def test_no_block_is_left_out() -> None:
-    assert len(BLOCKS) == README.read_text().count("```python") == 5
+    assert len(BLOCKS) == README.read_text().count("```python") == 6
 
 
 def run(command: list[str], folder: Path) -> str:
