@@ -51,6 +51,7 @@ def session(folder: Path) -> Any:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # so that workers find what is defined here
     return (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.host", "127.0.0.1")

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 # As many tasks as there may be cores for, unless each would have next to nothing to do, or far too much.
 _TASKS = 32
-_LEAST_BYTES = 4 * 1024 * 1024
+_LEAST_BYTES = 16 * 1024 * 1024
 _MOST_BYTES = 128 * 1024 * 1024
 _LEAST_ROW_BYTES = 8
 
