@@ -26,7 +26,8 @@ MAY_IMPORT = {
 MAY_IMPORT_OF_HEADRACE = {
     "_errors": set(),
     "_arrow": {"_errors"},
-    "_channel": {"_errors", "_arrow"},
+    "_async_waiters": set(),
+    "_channel": {"_errors", "_arrow", "_async_waiters"},
     "_crash": set(),
 }
 

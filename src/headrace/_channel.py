@@ -21,6 +21,7 @@ from enum import Enum
 import pyarrow as pa
 
 from headrace._arrow import batch_size_in_bytes
+from headrace._async_waiters import AsyncWaiter, wake_all
 from headrace._errors import ClosedError, ConsumerGoneError, HeadraceError, InvalidArgumentError, WriteTimeoutError
 
 # A finalizer or a Ctrl-C may come on the waiting thread itself, after it looked and before it waits, and nothing then
@@ -87,8 +88,8 @@ class Channel:
         self._readable = threading.Condition(self._lock)
         self._writable = threading.Condition(self._lock)
         self._over = threading.Condition(self._lock)
-        self._async_readers: list[_AsyncWaiter] = []
-        self._async_writers: list[_AsyncWaiter] = []
+        self._async_readers: list[AsyncWaiter] = []
+        self._async_writers: list[AsyncWaiter] = []
         self._queue: deque[tuple[pa.RecordBatch, int]] = deque()
         self._queued_rows = 0
         self._queued_bytes = 0
@@ -148,7 +149,7 @@ class Channel:
                 if self._has_room(size):
                     self._put(batch, size)
                     return
-                waiter = _AsyncWaiter(self._async_writers)
+                waiter = AsyncWaiter(self._async_writers)
                 started = self._block()
             try:
                 await waiter.future
@@ -202,7 +203,7 @@ class Channel:
             with self._lock:
                 if self._queue or self._state is not ChannelState.OPEN:
                     return self._take(max_rows, max_bytes)
-                waiter = _AsyncWaiter(self._async_readers)
+                waiter = AsyncWaiter(self._async_readers)
             try:
                 await waiter.future
             except asyncio.CancelledError:
@@ -350,7 +351,7 @@ class Channel:
         if self._waiting_readers:
             self._readable.notify()
         if self._async_readers:
-            _wake(self._async_readers)
+            wake_all(self._async_readers)
 
     def _take(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
         self.require_reader()
@@ -366,7 +367,7 @@ class Channel:
         if self._waiting_writers:
             self._writable.notify(len(taken) if self.max_bytes is None else self._waiting_writers)
         if self._async_writers:
-            _wake(self._async_writers)
+            wake_all(self._async_writers)
         return taken
 
     def _take_some(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
@@ -392,7 +393,7 @@ class Channel:
 
     def _pass_on_room(self) -> None:
         self._writable.notify()
-        _wake(self._async_writers)
+        wake_all(self._async_writers)
 
     def _end(self, state: ChannelState, reason: str, failure: BaseException | None = None) -> bool:
         with self._lock:
@@ -408,8 +409,8 @@ class Channel:
         self._readable.notify_all()
         self._writable.notify_all()
         self._over.notify_all()
-        _wake(self._async_readers)
-        _wake(self._async_writers)
+        wake_all(self._async_readers)
+        wake_all(self._async_writers)
 
     def _refusal(self) -> HeadraceError:
         if self._state is ChannelState.CANCELLED:
@@ -418,37 +419,6 @@ class Channel:
                 hint="stop producing; register a new streaming table for another query.",
             )
         return ClosedError(f"Nothing more can be written to {self.name}: {self._writer_reason}.")
-
-
-class _AsyncWaiter:
-    """One coroutine's place in a list of waiters; woken from any thread."""
-
-    def __init__(self, waiters: list[_AsyncWaiter]) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._waiters = waiters
-        self.future: asyncio.Future[None] = self._loop.create_future()
-        waiters.append(self)
-
-    def forget(self) -> None:
-        if self in self._waiters:
-            self._waiters.remove(self)
-
-    def wake(self) -> None:
-        try:
-            self._loop.call_soon_threadsafe(_resolve, self.future)
-        except RuntimeError:
-            # The loop was closed with the coroutine still waiting: nobody is left to tell.
-            return
-
-
-def _wake(waiters: list[_AsyncWaiter]) -> None:
-    while waiters:
-        waiters.pop().wake()
-
-
-def _resolve(future: asyncio.Future[None]) -> None:
-    if not future.done():
-        future.set_result(None)
 
 
 def require_count(value: object, what: str) -> int:

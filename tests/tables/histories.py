@@ -147,3 +147,9 @@ class Reader:
             for batch in read(slices, self.table.location, schema, with_changes=True)
             for row in batch.to_pylist()
         ]
+
+
+def reading(table: Table, **rules: object) -> Reader:
+    """A reader of a table that has begun."""
+    limit = rules.pop("limit", Limit())
+    return Reader(table, FeedRules(**rules), limit).begin()  # type: ignore[arg-type]

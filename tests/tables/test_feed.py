@@ -8,23 +8,15 @@ from pathlib import Path
 
 import lance
 import pytest
-from histories import Reader, Table, ids_in, some
-from lance.fragment import FragmentMetadata
+from histories import Table, reading
 
-from headrace import ChangeCommitError, ConfigurationError, DataLossError, ReadingError
-from headrace.tables.changes import live_rows
-from headrace.tables.position import Position
-from headrace.tables.settings import FeedRules, Limit
+from headrace import ChangeCommitError, ConfigurationError
+from headrace.tables.settings import Limit
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     return Table(tmp_path)
-
-
-def reading(table: Table, **rules: object) -> Reader:
-    limit = rules.pop("limit", Limit())
-    return Reader(table, FeedRules(**rules), limit).begin()  # type: ignore[arg-type]
 
 
 # -- where to begin ---------------------------------------------------------------------------------------
@@ -74,17 +66,6 @@ def test_a_time_begins_with_the_first_version_made_then_or_later(table: Table) -
     assert reading(table, start=made[2]).to_end() == [2]
     assert reading(table, start=made[2] + timedelta(seconds=1)).to_end() == []
     assert reading(table, start=datetime(2000, 1, 1, tzinfo=UTC)).to_end() == [1, 2]
-
-
-def test_a_time_before_the_oldest_version_that_is_kept_is_a_loss(table: Table) -> None:
-    """R1, R5: whatever was made between them is gone."""
-    table.create(1)
-    table.append(2)
-    table.clean_up()
-    start = datetime(2000, 1, 1, tzinfo=UTC)
-    with pytest.raises(DataLossError, match="made before"):
-        reading(table, start=start)
-    assert reading(table, start=start, fails_on_loss=False).to_end() == [2]
 
 
 # -- what comes -------------------------------------------------------------------------------------------
@@ -270,134 +251,6 @@ def test_a_run_that_has_an_end_does_not_go_beyond_it(table: Table) -> None:
     table.append(4)
     assert reader.to_end(newest=last) == [1, 2, 3]
     assert reader.to_end() == [4]
-
-
-# -- what is gone ---------------------------------------------------------------------------------------------
-
-
-def test_a_version_that_was_cleaned_up_before_it_was_read_is_an_error(table: Table) -> None:
-    """R5: it names the version and the oldest that is left; no step goes over it silently."""
-    table.create(1)
-    reader = reading(table)
-    assert reader.step() == [1]
-    table.append(2)
-    table.append(3)
-    table.append(4)
-    table.clean_up(keep=2)
-    for _ in range(2):
-        with pytest.raises(DataLossError, match=r"Version 2 of .* the oldest that is kept is 3.* failOnDataLoss=false"):
-            reader.step()
-
-
-def test_loss_that_is_accepted_is_counted_in_a_warning(table: Table, caplog: pytest.LogCaptureFixture) -> None:
-    """R5: and the reader goes on with the oldest version that is left."""
-    table.create(1)
-    reader = reading(table, fails_on_loss=False)
-    assert reader.step() == [1]
-    for number in range(2, 6):
-        table.append(number)
-    table.clean_up(keep=2)
-    assert reader.position is not None
-    feed, start = reader.feed(), reader.position
-    feed.slices(start, feed.advance(start))
-    assert [record.message for record in caplog.records] == [
-        f"2 versions of {table.uri} are gone, 2 to 3; the rows they added and that were not read yet are lost to this "
-        "query."
-    ]
-    assert reader.to_end() == [4, 5]
-
-
-def test_fragments_that_do_not_say_how_many_rows_they_have_are_an_error() -> None:
-    """R1: as those of very old writers; they must not be taken for empty."""
-    with pytest.raises(ReadingError, match="a Lance so old"):
-        live_rows(FragmentMetadata(0, [], physical_rows=None))  # type: ignore[arg-type]
-
-
-def test_a_starting_version_that_is_gone_is_an_error_before_anything_is_read(table: Table) -> None:
-    """R5: a run over what is available must not end as if nothing had been there."""
-    table.create(1)
-    table.append(2)
-    table.append(3)
-    table.clean_up()
-    with pytest.raises(DataLossError, match="Version 1 of"):
-        reading(table, start=1)
-    assert reading(table, start=1, fails_on_loss=False).to_end() == [3]
-
-
-def test_a_snapshot_that_goes_while_it_is_read_is_a_loss(table: Table) -> None:
-    """R5."""
-    table.create(1, 2, 3)
-    reader = reading(table, limit=Limit(rows=2))
-    assert reader.step() == [1, 2]
-    table.append(4)
-    table.clean_up()
-    with pytest.raises(DataLossError, match="Version 1 of"):
-        reader.step()
-
-
-def test_an_epoch_that_is_asked_for_again_after_its_versions_are_gone_is_a_loss(table: Table) -> None:
-    """R5: after a crash, with nothing left to read it from."""
-    table.create(1)
-    reader = reading(table)
-    reader.step()
-    table.append(2)
-    reader.step()
-    assert reader.last is not None
-    table.append(3)
-    table.clean_up()
-    with pytest.raises(DataLossError, match="Version 2 of"):
-        reader.between(*reader.last)
-
-
-def test_a_version_that_goes_between_plan_and_read_is_no_loss_if_its_rows_are_still_there(table: Table) -> None:
-    """R5: tasks find them in the newest version; where they were deleted since, it is an error."""
-    table.create(1)
-    table.append(2)
-    reader = reading(table, start=1)
-    assert reader.position is not None
-    feed = reader.feed()
-    slices = feed.slices(reader.position, feed.advance(reader.position))
-    table.append(3)
-    table.clean_up()
-    assert ids_in(slices, table) == [1, 2]
-    table.delete("id = 2")
-    table.clean_up()
-    with pytest.raises(DataLossError, match="cleaned up while it was read"):
-        ids_in(slices, table)
-
-
-def test_what_was_read_may_be_cleaned_up(table: Table) -> None:
-    """R5: a reader that keeps up loses nothing."""
-    table.create(1)
-    reader = reading(table)
-    assert reader.step() == [1]
-    for number in range(2, 6):
-        table.append(number)
-        assert reader.step() == [number]
-        table.clean_up()
-
-
-def test_a_table_that_was_made_anew_is_recognised(table: Table, tmp_path: Path) -> None:
-    """R1: its versions mean other rows, however many there are."""
-    table.create(1)
-    table.append(2)
-    reader = reading(table)
-    reader.step()
-    for length in (1, 2, 3, 4):
-        lance.write_dataset(some(10), str(tmp_path / "anew.lance"), mode="overwrite" if length > 1 else "create")
-        other = Table(tmp_path / "other" / str(length))
-        other.create(10)
-        for number in range(1, length):
-            other.append(10 + number)
-        moved = Reader(other, reader.rules, reader.limit, reader.position)
-        with pytest.raises(ReadingError, match=r"not the table this query has read up to version 2"):
-            moved.step()
-
-
-def test_a_checkpoint_of_another_source_is_an_error() -> None:
-    """R1."""
-    with pytest.raises(ReadingError, match="no offset of a Lance table"):
-        Position.from_json({"logOffset": 3})
 
 
 # -- changed rows -----------------------------------------------------------------------------------------------
