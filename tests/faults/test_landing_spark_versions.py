@@ -46,8 +46,9 @@ if way == "sink" and len(sys.argv) > 3:
     from headrace.spark import LanceSink
     copy = make_table(str(folder / "copy.lance"))
     for _ in range(3):
-        stream = spark.readStream.format("lance").load(told.uri)
-        drain(stream.writeStream.foreachBatch(LanceSink(copy, query_id="copy")), folder / "copying")
+        for _ in range(2):  # Before 4.2 a run over what is available is one epoch, and that may be the replay.
+            stream = spark.readStream.format("lance").load(told.uri)
+            drain(stream.writeStream.foreachBatch(LanceSink(copy, query_id="copy")), folder / "copying")
         assert rows_of(copy) == rows_of(told.uri), (rows_of(copy), rows_of(told.uri))
         assert spark.read.format("lance").option("filter", "id > 1").load(copy).where("id > 1").count() > 0
         replay(folder / "copying")
