@@ -1,7 +1,8 @@
 """Arrow streams between Spark, Lance and DataFusion: pushed, pulled, streamed out, and landed exactly once."""
 
-from headrace._channel import SinkStatistics
-from headrace._dataframe import DataFrame
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
 from headrace._errors import (
     CancelledError,
     ChangeCommitError,
@@ -34,11 +35,15 @@ from headrace._errors import (
     TableReplacedError,
     WriteTimeoutError,
 )
-from headrace._provider import ScanRequest, SimpleTableProvider, TableProvider
-from headrace._reader import RecordBatchReader
-from headrace._session import SessionContext
-from headrace._sink import TableSink
 from headrace._version import __version__
+
+if TYPE_CHECKING:
+    from headrace._channel import SinkStatistics
+    from headrace._dataframe import DataFrame
+    from headrace._provider import ScanRequest, SimpleTableProvider, TableProvider
+    from headrace._reader import RecordBatchReader
+    from headrace._session import SessionContext
+    from headrace._sink import TableSink
 
 __all__ = [
     "CancelledError",
@@ -81,3 +86,25 @@ __all__ = [
     "WriteTimeoutError",
     "__version__",
 ]
+
+# These load Arrow, which takes longer than a command has to show its help; so they are loaded when they are asked for.
+_HOMES = {
+    "DataFrame": "_dataframe",
+    "RecordBatchReader": "_reader",
+    "ScanRequest": "_provider",
+    "SessionContext": "_session",
+    "SimpleTableProvider": "_provider",
+    "SinkStatistics": "_channel",
+    "TableProvider": "_provider",
+    "TableSink": "_sink",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals().setdefault(name, getattr(import_module(f"{__name__}.{_HOMES[name]}"), name))
+
+
+def __dir__() -> list[str]:
+    return sorted(globals() | _HOMES)

@@ -16,6 +16,7 @@ from headrace.tables.ledger import Stamp
 from headrace.tables.store import Published, Store
 
 _VERSION = 1
+_SUFFIX = ".json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,12 +32,14 @@ class Bookmark:
     stamp: Stamp
 
 
-def _prefix(query_id: str) -> str:
-    return hashlib.sha256(query_id.encode()).hexdigest()[:40]
+def key_of(query_id: str, run: str | None = None) -> str:
+    """What notes of a query, or of one run of it, are named after: ids may be of any characters."""
+    key = hashlib.sha256(query_id.encode()).hexdigest()[:40]
+    return key if run is None else f"{key}-{hashlib.sha256(run.encode()).hexdigest()[:16]}"
 
 
 def _name(stamp: Stamp) -> str:
-    return f"{_prefix(stamp.query_id)}-{hashlib.sha256(stamp.run.encode()).hexdigest()[:16]}.json"
+    return f"{key_of(stamp.query_id, stamp.run)}{_SUFFIX}"
 
 
 def read(store: Store, query_id: str) -> Bookmark | None:
@@ -45,11 +48,26 @@ def read(store: Store, query_id: str) -> Bookmark | None:
     Raises:
         LandingError: One is not readable.
     """
-    marks = [_read(store, query_id, name) for name in store.list_notes() if name.startswith(_prefix(query_id))]
-    return max((mark for mark in marks if mark is not None), key=lambda mark: mark.at.version, default=None)
+    found = (_read(store, name) for name in store.list_notes() if name.startswith(key_of(query_id)))
+    marks = [mark for mark in found if mark is not None and mark.stamp.query_id == query_id]
+    return max(marks, key=lambda mark: mark.at.version, default=None)
 
 
-def _read(store: Store, query_id: str, name: str) -> Bookmark | None:
+def read_all(store: Store) -> list[Bookmark]:
+    """The newest bookmark of every query that has one, by the names of the queries.
+
+    Raises:
+        LandingError: One is not readable.
+    """
+    newest: dict[str, Bookmark] = {}
+    for mark in (_read(store, name) for name in store.list_notes() if name.endswith(_SUFFIX)):
+        if mark is not None:
+            other = newest.get(mark.stamp.query_id, mark)
+            newest[mark.stamp.query_id] = max(mark, other, key=lambda each: each.at.version)
+    return [newest[query_id] for query_id in sorted(newest)]
+
+
+def _read(store: Store, name: str) -> Bookmark | None:
     text = store.read_note(name)
     if text is None:
         return None
@@ -58,21 +76,19 @@ def _read(store: Store, query_id: str, name: str) -> Bookmark | None:
         if value["bookmark"] != _VERSION:
             raise ValueError(f"version {value['bookmark']!r}")
         stamp = value["stamp"]
-        found = Bookmark(Published(**value["at"]), Stamp(**(stamp | {"superseded": tuple(stamp["superseded"])})))
+        return Bookmark(Published(**value["at"]), Stamp(**(stamp | {"superseded": tuple(stamp["superseded"])})))
     except (ValueError, KeyError, TypeError) as error:
         raise LandingError(
-            f"A bookmark of query {query_id!r}, the file {name} in the table's folder _headrace/notes, cannot be read: "
-            f"{error!r}.",
+            f"A query's bookmark, the file {name} in the table's folder _headrace/notes, cannot be read: {error!r}.",
             hint="if no newer headrace wrote it, remove the file: the table's history is then read instead.",
         ) from error
-    return found if found.stamp.query_id == query_id else None
 
 
 def remove_older(store: Store, mark: Bookmark) -> None:
     """Remove the bookmarks of earlier runs, as far as possible, once a run has its own."""
     for name in store.list_notes():
-        if name.startswith(_prefix(mark.stamp.query_id)) and name != _name(mark.stamp):
-            other = _read(store, mark.stamp.query_id, name)
+        if name.startswith(key_of(mark.stamp.query_id)) and name != _name(mark.stamp):
+            other = _read(store, name)
             if other is not None and other.at.version < mark.at.version:
                 store.delete_note(name)
 

@@ -90,7 +90,10 @@ class Landing:
             FencedError, CheckpointResetError, TableReplacedError, HistoryGapError: The query must stop.
         """
         finding = self._history.look_up(may_rebase=False)
-        return self._decide(finding, epoch, self._run(finding.newest)) is Decision.SKIP
+        is_landed = self._decide(finding, epoch, self._run(finding.newest)) is Decision.SKIP
+        if is_landed:
+            self.memory.passed.add_skipped(epoch)
+        return is_landed
 
     def land(self, epoch: int, payload: Payload) -> Outcome:
         """Land one epoch.
@@ -101,6 +104,7 @@ class Landing:
             CommitUnknownError: It is not known whether it landed.
         """
         if payload.is_nothing:
+            self.memory.passed.add_empty(epoch, self.store, self.rules.query_id, self._run(None).id)
             return Outcome()
         may_rebase = payload.may_rebase
         conflict: CommitConflictError | None = None
@@ -112,6 +116,7 @@ class Landing:
             decision = self._decide(finding, epoch, run)  # 3
             if decision is Decision.SKIP:
                 _log.info("Epoch %d of query %r has landed before and is skipped.", epoch, self.rules.query_id)
+                self.memory.passed.add_skipped(epoch)
                 return Outcome(was_skipped=True)
             try:
                 if decision is Decision.TAKE_OVER and payload.is_fenced:
@@ -120,7 +125,7 @@ class Landing:
                 change = payload.change(finding.snapshot, self.store)  # 5
                 _crash.reach("before-commit", epoch)
                 stamp = ledger.next_stamp(finding.newest, self.rules.query_id, epoch, run)
-                properties = stamp.properties() | _details(payload)
+                properties = stamp.properties() | _details(payload) | self.memory.passed.properties()
                 self.may_have_landed = True
                 published = self.store.publish(change, read_version=finding.read_version, properties=properties)  # 6
                 _crash.reach("after-commit", epoch)
@@ -132,6 +137,7 @@ class Landing:
                 conflict, may_rebase = error, False
                 continue
             self._keep(Bookmark(published, stamp))  # 8
+            self.memory.passed.clear(self.store, self.rules.query_id, run.id)
             return Outcome(published.version)
         raise CommitConflictError(
             f"Epoch {epoch} of query {self.rules.query_id!r} met {_ATTEMPTS} concurrent changes in a row: {conflict}",
@@ -157,7 +163,8 @@ class Landing:
         is_reset = newest is not None and newest.checkpoint and run.checkpoint and newest.checkpoint != run.checkpoint
         landed = newest.epoch if newest and not is_reset else NONE_LANDED
         fence = ledger.next_stamp(newest, self.rules.query_id, landed, run, is_fence=True)
-        published = self.store.publish(Fence(), read_version=finding.read_version, properties=fence.properties())
+        properties = fence.properties() | self.memory.passed.properties()
+        published = self.store.publish(Fence(), read_version=finding.read_version, properties=properties)
         is_blind = published.version > finding.read_version + 1
         if is_blind and self._history.bookmark_above(finding.read_version, finding.snapshot) is not None:
             self.memory.seen = None
@@ -167,6 +174,7 @@ class Landing:
         bookmark.write(self.store, mark)
         bookmark.remove_older(self.store, mark)
         self.memory.last = mark
+        self.memory.passed.clear(self.store, self.rules.query_id, run.id)
 
     def _verify(self, published: Published, read_version: int, stamp: Stamp, payload: Payload) -> None:
         snapshot = self.store.open()

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headrace._errors import HistoryGapError, TableReplacedError
 from headrace.tables import bookmark
 from headrace.tables.bookmark import Bookmark
 from headrace.tables.ledger import Run, Stamp, stamp_of
+from headrace.tables.passed import Passed
 from headrace.tables.settings import Rules
 from headrace.tables.store import Entry, Kind, Published, Snapshot, Store
 
@@ -46,6 +47,7 @@ class Memory:
     last: Bookmark | None = None
     versions_read: int = 0
     seen: Seen | None = None
+    passed: Passed = field(default_factory=Passed)
 
 
 @dataclass(frozen=True, slots=True)

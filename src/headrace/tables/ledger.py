@@ -19,6 +19,7 @@ EPOCH_ID = "lance.streaming.epochId"
 
 FENCE = "headrace.fence.queryId"
 LAST_EPOCH = "headrace.fence.lastEpochId"
+FORGETS = "headrace.fence.forgets"
 RUN_ID = "headrace.runId"
 CHECKPOINT = "headrace.sparkQueryId"
 SUPERSEDED = "headrace.supersededRuns"

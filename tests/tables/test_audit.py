@@ -1,0 +1,150 @@
+"""The audit finds what is doubled and what is missing, and nothing where all is well."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from drivers import Driver
+from worlds import LanceWorld
+
+from headrace import LandingError, StorageError
+from headrace.tables import checkpoint as checkpoints
+from headrace.tables import queries
+from headrace.tables.audit import Account, audit
+from headrace.tables.checkpoint import Checkpoint
+from headrace.tables.epochs import Epochs
+from headrace.tables.ledger import Run, Stamp
+from headrace.tables.store import Append
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> LanceWorld:
+    return LanceWorld(str(tmp_path / "table.lance"))
+
+
+def only(world: LanceWorld, **asked: object) -> Account:
+    (account,) = audit(world.store(), **asked)  # type: ignore[arg-type]
+    return account
+
+
+def checkpoint(done: int, planned: int | None = None, id: str = "checkpoint") -> Checkpoint:
+    return Checkpoint(id, Epochs.between(0, done if planned is None else planned), Epochs.between(0, done))
+
+
+def stamp_by_hand(world: LanceWorld, epoch: int) -> None:
+    """What a writer without the protocol does."""
+    stamp = Stamp("query", epoch, Run("run-a").id, "checkpoint")
+    fragments = tuple(world.write([epoch]).fragments)
+    world.store().publish(Append(fragments), read_version=world.dataset.version, properties=stamp.properties())
+
+
+def test_nothing_is_found_where_all_is_well(world: LanceWorld) -> None:
+    """L7, L8, L13: with empty epochs, a replay, a restart, another query, compaction, and an epoch not yet done."""
+    driver, other = Driver(world, query_id="query"), Driver(world, run="o", query_id="other", checkpoint="other's")
+    driver.land(0, [])
+    driver.land(1)
+    other.land(0)
+    driver.land(2, [])
+    world.compact()
+    driver.land(3)
+    restarted = driver.restarted("run-b")
+    restarted.land(3)
+    restarted.land(4)
+    restarted.land(5, [])
+    found = {account.query: account for account in audit(world.store())}
+    assert list(found) == ["other", "query"]
+    account = found["query"]
+    assert (str(account.checked), str(account.landed), str(account.empty)) == ("0-4", "1,3-4", "0,2,5")
+    assert account.rows == 6
+    assert account.problems == found["other"].problems == ()
+    for known in (checkpoint(5), checkpoint(3, planned=4), checkpoint(4, planned=6)):
+        assert only(world, checkpoint=known).problems == ()
+    assert str(only(world, checkpoint=checkpoint(5)).checked) == "0-5"
+
+
+def test_an_epoch_that_landed_twice_is_found(world: LanceWorld) -> None:
+    """L13: by the versions that hold it."""
+    for epoch in (0, 1, 1, 2):
+        stamp_by_hand(world, epoch)
+    assert only(world).problems == ("Epoch 1 landed 2 times, in versions 3 and 4.",)
+
+
+def test_an_epoch_that_is_missing_is_found(world: LanceWorld) -> None:
+    """L13: in the middle without a checkpoint, at the end with one."""
+    for epoch in (0, 2, 5):
+        stamp_by_hand(world, epoch)
+    (problem,) = only(world).problems
+    assert problem.startswith("No version holds rows of epochs 1,3-4, and it is not noted that there were none; later")
+    (problem,) = only(world, checkpoint=checkpoint(6)).problems
+    assert problem.startswith("No version holds rows of epochs 1,3-4,6, ")
+    assert "the checkpoint says" in problem
+
+
+def test_versions_that_are_gone_are_not_held_against_anybody(world: LanceWorld) -> None:
+    """L23: what can be checked begins with the first version that is kept."""
+    driver = Driver(world, query_id="query")
+    for epoch in range(5):
+        driver.land(epoch)
+    world.dataset.cleanup_old_versions(retain_versions=2)
+    account = only(world, checkpoint=checkpoint(4))
+    assert (str(account.checked), account.problems) == ("3-4", ())
+    driver.restarted("run-b").land(5)
+    world.dataset.cleanup_old_versions(retain_versions=2)
+    assert str(only(world).checked) == "5"
+
+
+def test_a_reset_or_forgotten_query_is_counted_anew(world: LanceWorld) -> None:
+    """L26: its epochs begin at 0 again, and that is no doubling."""
+    driver = Driver(world, query_id="query")
+    driver.land(0)
+    driver.land(1)
+    queries.forget(world.store(), "query")
+    driver.restarted("run-b").land(0)
+    assert (str(only(world).landed), only(world).problems) == ("0", ())
+    accepted = driver.restarted("run-c", checkpoint="new", rules={"accepts_reset": True})
+    accepted.land(0)
+    accepted.land(1)
+    assert (str(only(world).landed), only(world).problems) == ("0-1", ())
+
+
+def test_a_checkpoint_that_does_not_belong_to_the_table_is_found(world: LanceWorld) -> None:
+    """L26: another one's, and one that was put back."""
+    Driver(world, query_id="query").land(0)
+    with pytest.raises(LandingError, match="was made from this checkpoint, of query stranger"):
+        audit(world.store(), checkpoint=checkpoint(0, id="stranger"))
+    (problem,) = only(world, query="query", checkpoint=checkpoint(0, id="stranger")).problems
+    assert problem == "What landed came from checkpoint checkpoint, and this one is stranger."
+    Driver(world, "run-b", query_id="query").land(4, [4])
+    assert only(world, checkpoint=checkpoint(-1, planned=0)).problems[-1].startswith("Epoch 4 has landed, and the")
+
+
+def test_a_query_that_is_not_there_is_named(world: LanceWorld) -> None:
+    """L13: with those that are."""
+    assert audit(world.store()) == []
+    with pytest.raises(LandingError, match=r"of query 'x'.*none of any query"):
+        audit(world.store(), query="x")
+    Driver(world, query_id="query").land(0)
+    with pytest.raises(LandingError, match=r"versions of 'query'"):
+        audit(world.store(), query="x")
+
+
+def test_a_checkpoint_is_read_as_spark_leaves_it(tmp_path: Path) -> None:
+    """L13: with checksums and temporary files beside, as a path or a URI; what is none is an error."""
+    folder = tmp_path / "checkpoint"
+    for name, epochs in (("offsets", (3, 4, 5)), ("commits", (3, 4))):
+        (folder / name).mkdir(parents=True)
+        for epoch in epochs:
+            (folder / name / str(epoch)).write_text("v1")
+            (folder / name / f".{epoch}.crc").write_text("")
+    (folder / "offsets" / ".6.tmp").write_text("")
+    with pytest.raises(StorageError, match=r"no checkpoint of a Spark query at .*metadata"):
+        checkpoints.read(str(folder))
+    (folder / "metadata").write_text(json.dumps({"id": "some-id"}))
+    expected = Checkpoint("some-id", Epochs.of(3, 4, 5), Epochs.of(3, 4))
+    for location in (str(folder), f"file://{folder}", f"file:{folder}"):
+        assert checkpoints.read(location) == expected
+    (folder / "metadata").write_text("{}")
+    with pytest.raises(StorageError, match="no checkpoint"):
+        checkpoints.read(str(folder))
