@@ -2,36 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 import pyarrow as pa
 
 _WIDEST = 40
 
 
-def render_table(table: pa.Table, more: bool) -> str:
-    """Draw ``table`` with a box around it; ``more`` says that rows were left out."""
-    header = list(table.schema.names)
-    columns = [[_text(value) for value in column.to_pylist()] for column in table.columns]
-    widths = [max(len(name), *(len(cell) for cell in cells), 0) for name, cells in zip(header, columns, strict=True)]
-    right = [pa.types.is_integer(t) or pa.types.is_floating(t) or pa.types.is_decimal(t) for t in table.schema.types]
+class Box:
+    """Rows in a box, drawn line by line.
 
-    def line(cells: list[str], numbers: bool) -> str:
+    Args:
+        schema: The columns.
+        sample: Batches that say how wide the columns must be; what is wider is cut.
+    """
+
+    def __init__(self, schema: pa.Schema, sample: Sequence[pa.RecordBatch]) -> None:
+        self._header = list(schema.names)
+        self._right = [
+            pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+            for kind in schema.types
+        ]
+        self._widths = [len(name) for name in self._header]
+        for batch in sample:
+            for number, cells in enumerate(_cells(batch)):
+                self._widths[number] = max(self._widths[number], *map(len, cells), 0)
+
+    def head(self) -> str:
+        """The lines above the rows."""
+        names = self._line(self._header, is_number=False)
+        return f"{self._rule('┌', '┬', '┐')}\n{names}\n{self._rule('├', '┼', '┤')}"
+
+    def lines(self, batch: pa.RecordBatch) -> Iterator[str]:
+        """A batch's rows."""
+        for row in zip(*_cells(batch), strict=True):
+            yield self._line(row, is_number=True)
+
+    def foot(self) -> str:
+        """The line below the rows."""
+        return self._rule("└", "┴", "┘")
+
+    def _line(self, cells: Sequence[str], *, is_number: bool) -> str:
         padded = (
-            cell.rjust(width) if numbers and is_right else cell.ljust(width)
-            for cell, width, is_right in zip(cells, widths, right, strict=True)
+            _cut(cell, width).rjust(width) if is_number and is_right else _cut(cell, width).ljust(width)
+            for cell, width, is_right in zip(cells, self._widths, self._right, strict=True)
         )
         return "│ " + " │ ".join(padded) + " │"
 
-    def rule(left: str, middle: str, end: str) -> str:
-        return left + middle.join("─" * (width + 2) for width in widths) + end
+    def _rule(self, left: str, middle: str, end: str) -> str:
+        return left + middle.join("─" * (width + 2) for width in self._widths) + end
 
-    rows = [line([column[i] for column in columns], True) for i in range(table.num_rows)]
+
+def render_table(table: pa.Table, more: bool) -> str:
+    """Draw ``table`` with a box around it; ``more`` says that rows were left out."""
+    batches = table.to_batches()
+    box = Box(table.schema, batches)
+    rows = [line for batch in batches for line in box.lines(batch)]
     count = f"{table.num_rows} row{'' if table.num_rows == 1 else 's'}"
     footer = f"first {count}; there are more" if more else count
-    return "\n".join(
-        [rule("┌", "┬", "┐"), line(header, False), rule("├", "┼", "┤"), *rows, rule("└", "┴", "┘"), footer]
-    )
+    return "\n".join([box.head(), *rows, box.foot(), footer])
+
+
+def _cells(batch: pa.RecordBatch) -> list[list[str]]:
+    return [[_text(value) for value in column.to_pylist()] for column in batch.columns]
 
 
 def _text(value: object) -> str:
     text = "NULL" if value is None else str(value).replace("\n", "\\n").replace("\t", "\\t")
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 1] + "…"
+    return _cut(text, _WIDEST)
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: max(width - 1, 0)] + "…"

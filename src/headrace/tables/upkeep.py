@@ -12,6 +12,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import lance
 
@@ -23,9 +24,11 @@ from headrace.tables.settings import UpkeepRules
 _log = logging.getLogger("headrace.tables")
 
 # What one round may read and write anew.
-_MOST_FRAGMENTS = 5_000
-_MOST_ROWS = 20_000_000
-_MOST_BYTES = 4 * 1024**3
+_BOUNDS: dict[str, Any] = {
+    "max_source_fragments": 5_000,
+    "max_source_rows": 20_000_000,
+    "max_source_bytes": 4 * 1024**3,
+}
 
 # Fragments are put together in steps, each so many times the one below, up to the size Lance aims for: the newest rows
 # are written anew every round, but only a small fragment of them; what has grown is left alone until enough of its
@@ -86,8 +89,12 @@ def small_fragments(location: Location) -> int:
     return sum(size < target_rows(sizes) for size in sizes)
 
 
-def compact(location: Location) -> int:
-    """Put small fragments together, a bounded number of them.
+def compact(location: Location, *, is_full: bool = False) -> int:
+    """Put small fragments together, a bounded number of them unless told otherwise.
+
+    Args:
+        location: The table.
+        is_full: Whether to take all of them at once, up to the size Lance aims for.
 
     Returns:
         How many fragments there are less.
@@ -98,10 +105,8 @@ def compact(location: Location) -> int:
     dataset = LanceStore(location).open().dataset
     with translated(location, "compacting"):
         metrics = dataset.optimize.compact_files(
-            target_rows_per_fragment=target_rows(_sizes(dataset)),
-            max_source_fragments=_MOST_FRAGMENTS,
-            max_source_rows=_MOST_ROWS,
-            max_source_bytes=_MOST_BYTES,
+            target_rows_per_fragment=_STEPS[-1] if is_full else target_rows(_sizes(dataset)),
+            **({} if is_full else _BOUNDS),
             num_threads=1,
         )
     return int(metrics.fragments_removed - metrics.fragments_added)

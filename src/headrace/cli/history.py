@@ -1,0 +1,68 @@
+"""`headrace history`: what each version of a table did."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from headrace.cli.tables import as_json, on_a_table, open_store, print_columns, print_json
+
+if TYPE_CHECKING:
+    from headrace.tables.chronicle import Event
+
+_HEADER = ("version", "time (UTC)", "what", "query", "epoch", "rows", "files", "run", "")
+_NUMBERS = ("version", "epoch", "rows", "files")
+_RUN_LETTERS = 8
+
+
+@click.command()
+@on_a_table
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many versions to show.")
+@click.option("--all", "is_all", is_flag=True, help="Show every version that is kept.")
+@click.option("--query", help="Show only versions of this streaming query.")
+@as_json
+def history(table: str, storage: dict[str, str], last: int, is_all: bool, query: str | None, is_json: bool) -> None:
+    """Show what each version of TABLE did, newest first.
+
+    Versions of streaming queries say which epoch they landed. A version also tells of the epochs that passed before it
+    without one: skipped, since they had landed before a restart, or empty.
+    """
+    from headrace.tables import chronicle
+
+    store = open_store(table, storage)
+    events = chronicle.events(store, last=None if is_all or query else last)
+    found = [event for event in events if query is None or event.query == query]
+    shown = found if is_all else found[:last]
+    if is_json:
+        for event in shown:
+            print_json(_as_json(event))
+        return
+    print_columns(_HEADER, [_line(event) for event in shown], right=_NUMBERS)
+    if not is_all and shown and shown[-1].version > 1 and len(shown) == last:
+        click.echo(f"The {last} newest; --all shows every version that is kept.")
+
+
+def _line(event: Event) -> tuple[object, ...]:
+    passed = [f"skipped {event.skipped}"] if event.skipped else []
+    passed += [f"empty {event.empty}"] if event.empty else []
+    return (
+        event.version,
+        f"{event.made:%Y-%m-%d %H:%M:%S}",
+        event.what,
+        event.query,
+        event.epoch,
+        event.rows,
+        event.files,
+        (event.run or "")[:_RUN_LETTERS],
+        ", ".join(passed),
+    )
+
+
+def _as_json(event: Event) -> dict[str, Any]:
+    return asdict(event) | {
+        "made": event.made.isoformat(),
+        "skipped": list(event.skipped),
+        "empty": list(event.empty),
+    }

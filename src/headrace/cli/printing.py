@@ -1,0 +1,103 @@
+"""Results on standard output, batch by batch, in the form that was asked for."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import click
+import pyarrow as pa
+
+from headrace._render import Box
+
+if TYPE_CHECKING:
+    import headrace
+
+Printer = Callable[["headrace.RecordBatchReader"], None]
+
+
+def printer(style: str) -> Printer:
+    """What prints a result in a style: ``box``, ``csv``, ``json`` or ``arrow``."""
+    return {"box": _box, "csv": _csv, "json": _json, "arrow": _arrow}[style]
+
+
+def _box(reader: headrace.RecordBatchReader) -> None:
+    """Columns are as wide as the first batch needs; wider values that come later are cut."""
+    if not reader.schema.names:
+        return
+    batches = _with_rows(reader)
+    first = next(batches, None)
+    box = Box(reader.schema, [] if first is None else [first])
+    click.echo(box.head())
+    rows = 0
+    for batch in [] if first is None else _chain(first, batches):
+        for line in box.lines(batch):
+            click.echo(line)
+        rows += batch.num_rows
+    click.echo(box.foot())
+    click.echo(f"{rows:,} row{'' if rows == 1 else 's'}")
+
+
+def _csv(reader: headrace.RecordBatchReader) -> None:
+    from pyarrow import csv
+
+    out = sys.stdout.buffer
+    with csv.CSVWriter(pa.PythonFile(out, "w"), _flat(reader.schema)) as writer:
+        for batch in _with_rows(reader):
+            writer.write_batch(_flattened(batch))
+            out.flush()
+
+
+def _json(reader: headrace.RecordBatchReader) -> None:
+    for batch in _with_rows(reader):
+        for row in batch.to_pylist():
+            click.echo(json.dumps(row, default=_plain, ensure_ascii=False))
+
+
+def _arrow(reader: headrace.RecordBatchReader) -> None:
+    if sys.stdout.isatty():
+        raise click.UsageError("An Arrow stream is not for a terminal: send it to a file or a program.")
+    out = sys.stdout.buffer
+    with pa.ipc.new_stream(out, reader.schema) as writer:
+        for batch in reader:
+            writer.write_batch(batch)
+            out.flush()
+
+
+def _with_rows(reader: headrace.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    return (batch for batch in reader if batch.num_rows)
+
+
+def _chain(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from others
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind) or pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _flat(schema: pa.Schema) -> pa.Schema:
+    """As CSV can hold it: what is nested, or of bytes, as JSON."""
+    return pa.schema([field.with_type(pa.string()) if _is_nested(field.type) else field for field in schema])
+
+
+def _flattened(batch: pa.RecordBatch) -> pa.RecordBatch:
+    columns = [
+        pa.array([None if value is None else _text(value) for value in column.to_pylist()], pa.string())
+        if _is_nested(column.type)
+        else column
+        for column in batch.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=_flat(batch.schema))
+
+
+def _text(value: Any) -> str:
+    return value.hex() if isinstance(value, bytes) else json.dumps(value, default=_plain, ensure_ascii=False)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has no word for: bytes as hexadecimal digits, times and decimals as text."""
+    return value.hex() if isinstance(value, bytes) else str(value)

@@ -1,0 +1,121 @@
+"""The prompt of `headrace sql`: history, completion, and Ctrl-C that ends a query and not the session."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import CompleteEvent, Completer, Completion
+from prompt_toolkit.document import Document
+from prompt_toolkit.enums import EditingMode
+from prompt_toolkit.filters import Condition
+from prompt_toolkit.history import FileHistory
+from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+
+from headrace._errors import HeadraceError
+from headrace.cli.entry import tell
+from headrace.cli.statements import is_complete, split
+
+if TYPE_CHECKING:
+    import headrace
+    from headrace.cli.printing import Printer
+
+_LEAVE = ("\\q", "exit", "quit")
+_WORD = re.compile(r"[\w.]+")
+_COLUMNS = (
+    "select table_name, column_name, data_type from information_schema.columns where table_schema = 'public' order by 1"
+)
+_KEYWORDS = """
+all and as asc avg between by case cast count create cross date_trunc desc describe distinct drop else end except exists
+explain extract from full group having in inner intersect interval is join left like limit max min not null offset on or
+order outer over partition right row_number select sum table then union using values view when where with
+"""
+
+
+def converse(session: headrace.SessionContext, show: Printer) -> None:
+    """Ask for statements and print what they give, until the user leaves."""
+    click.echo(f"Statements end with a semicolon; {_LEAVE[0]} or Ctrl-D leaves, \\d lists the tables.")
+    prompt: PromptSession[str] = PromptSession(
+        "headrace> ",
+        history=FileHistory(str(_history_file())),
+        completer=_Words(session),
+        complete_while_typing=False,
+        multiline=True,
+        key_bindings=_keys(),
+        prompt_continuation="       -> ",
+        editing_mode=EditingMode.VI if "vi" in os.environ.get("EDITOR", "") else EditingMode.EMACS,
+    )
+    while True:
+        try:
+            text = prompt.prompt().strip()
+        except KeyboardInterrupt:
+            continue
+        except EOFError:
+            return
+        if text.rstrip(";").strip() in _LEAVE:
+            return
+        for statement in [_COLUMNS] if text.rstrip(";") == "\\d" else split(text):
+            if not _answer(session, statement, show):
+                break
+
+
+def _answer(session: headrace.SessionContext, statement: str, show: Printer) -> bool:
+    try:
+        with session.sql(statement).execute_stream() as reader:
+            show(reader)
+    except HeadraceError as error:
+        tell(error)
+        return False
+    except KeyboardInterrupt:
+        click.echo("Cancelled.", err=True)
+        return False
+    return True
+
+
+def _keys() -> KeyBindings:
+    keys = KeyBindings()
+
+    @Condition
+    def is_whole() -> bool:
+        from prompt_toolkit.application import get_app
+
+        text = get_app().current_buffer.text.strip()
+        return not text or text.startswith("\\") or text in _LEAVE or is_complete(text)
+
+    @keys.add("enter", filter=is_whole)
+    def _accept(event: KeyPressEvent) -> None:
+        event.current_buffer.validate_and_handle()
+
+    return keys
+
+
+class _Words(Completer):
+    """Keywords, tables and their columns."""
+
+    def __init__(self, session: headrace.SessionContext) -> None:
+        self._session = session
+
+    def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:
+        word = document.get_word_before_cursor(pattern=_WORD)
+        if word:
+            for name in sorted({*_KEYWORDS.split(), *self._names()}):
+                if name.lower().startswith(word.lower()):
+                    yield Completion(name, start_position=-len(word))
+
+    def _names(self) -> set[str]:
+        columns = self._session.sql(_COLUMNS).collect().read_all()
+        return {*columns["table_name"].to_pylist(), *columns["column_name"].to_pylist()}
+
+
+def _history_file() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    folder = Path(state).expanduser() / "headrace"
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / "sql_history"
+    file.touch(mode=0o600)
+    return file

@@ -1,0 +1,108 @@
+"""`headrace sql`: queries over Lance tables and files, printed as they come. No JVM is started."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.statements import split
+from headrace.cli.tables import pairs
+
+if TYPE_CHECKING:
+    import headrace
+
+_SUFFIXES = {
+    ".lance": "lance",
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".json": "json",
+    ".ndjson": "json",
+    ".jsonl": "json",
+}
+
+
+@click.command()
+@click.option(
+    "-c", "--command", "statements", metavar="SQL", help="Run this and exit; statements end with a semicolon."
+)
+@click.option(
+    "-f", "--file", "script", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run a file."
+)
+@click.option(
+    "--table",
+    "tables",
+    metavar="NAME=URI",
+    multiple=True,
+    callback=pairs,
+    help="A table: .lance, .parquet, .csv, .json, or a folder of such files. Any number.",
+)
+@click.option("--storage", metavar="KEY=VALUE", multiple=True, callback=pairs, help="A storage option of Lance tables.")
+@click.option(
+    "--format",
+    "style",
+    type=click.Choice(["box", "csv", "json", "arrow"]),
+    default="box",
+    show_default=True,
+    help="box for people; csv, one JSON object a line, or an Arrow IPC stream for machines.",
+)
+@click.option("--memory-limit", metavar="SIZE", help="As in 2GB; sorts and joins spill to disk above it.")
+def sql(
+    statements: str | None,
+    script: Path | None,
+    tables: dict[str, str],
+    storage: dict[str, str],
+    style: str,
+    memory_limit: str | None,
+) -> None:
+    """Query Lance tables and files with SQL.
+
+    Without -c and -f, statements are read from standard input; on a terminal, from a prompt.
+    """
+    if statements is not None and script is not None:
+        raise click.UsageError("Give -c or -f, not both.", click.get_current_context())
+    import headrace
+    from headrace.cli.printing import printer
+
+    with headrace.SessionContext(memory_limit=memory_limit) as session:
+        for name, uri in tables.items():
+            _register(session, name, uri, storage)
+        show = printer(style)
+        if statements is None and script is None and sys.stdin.isatty():
+            from headrace.cli.prompt import converse
+
+            converse(session, show)
+            return
+        text = statements if statements is not None else script.read_text() if script else sys.stdin.read()
+        for statement in split(text):
+            with session.sql(statement).execute_stream() as reader:
+                show(reader)
+
+
+def _register(session: headrace.SessionContext, name: str, uri: str, storage: dict[str, str]) -> None:
+    kind = _kind(uri)
+    if kind == "lance":
+        session.register_lance(name, uri, storage_options=storage or None)
+    elif kind == "parquet":
+        session.register_parquet(name, uri)
+    elif kind == "csv":
+        session.register_csv(name, uri)
+    else:
+        session.register_json(name, uri)
+
+
+def _kind(uri: str) -> str:
+    path = Path(uri.rstrip("/"))
+    if path.suffix in _SUFFIXES:
+        return _SUFFIXES[path.suffix]
+    if path.is_dir():
+        if (path / "_versions").is_dir():
+            return "lance"
+        inside = {_SUFFIXES[each.suffix] for each in path.iterdir() if each.suffix in _SUFFIXES}
+        if len(inside) == 1:
+            return inside.pop()
+    raise click.BadParameter(
+        f"{uri} is neither a Lance table nor a file or folder of .parquet, .csv or .json.", param_hint="--table"
+    )

@@ -1,0 +1,64 @@
+"""`headrace verify`: every epoch at most once, and none missing."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli import exits
+from headrace.cli.tables import as_json, on_a_table, open_store, print_json
+
+if TYPE_CHECKING:
+    from headrace.tables.audit import Account
+
+
+@click.command()
+@on_a_table
+@click.option("--checkpoint", metavar="FOLDER", help="Spark's checkpoint of the query, to check against.")
+@click.option("--query", help="Check this streaming query; all of them if not given.")
+@as_json
+def verify(table: str, storage: dict[str, str], checkpoint: str | None, query: str | None, is_json: bool) -> int:
+    """Check that every epoch is in TABLE exactly once.
+
+    Reads the table's history; with --checkpoint, also what Spark has noted as done. Exits with 1 if something is wrong.
+    """
+    from headrace.tables import checkpoint as checkpoints
+    from headrace.tables.audit import audit
+
+    known = checkpoints.read(checkpoint) if checkpoint else None
+    accounts = audit(open_store(table, storage), query=query, checkpoint=known)
+    for account in accounts:
+        if is_json:
+            print_json(
+                {
+                    "query": account.query,
+                    "checked": str(account.checked),
+                    "landed": len(account.landed),
+                    "empty": str(account.empty),
+                    "rows": account.rows,
+                    "problems": list(account.problems),
+                }
+            )
+        else:
+            _print(account)
+    if not accounts and not is_json:
+        click.echo("No version that is kept is of a streaming query: there is nothing to check.")
+    return exits.FAILED if any(account.problems for account in accounts) else exits.DONE
+
+
+def _print(account: Account) -> None:
+    color, word = ("red", "wrong") if account.problems else ("green", "ok")
+    click.secho(f"{word:5} ", fg=color, bold=True, nl=False)
+    if account.checked:
+        empty = f", {len(account.empty)} empty" if account.empty else ""
+        click.echo(
+            f"{account.query}: epochs {account.checked}: {len(account.landed)} landed once{empty}, "
+            f"{account.rows:,} rows"
+            if not account.problems
+            else f"{account.query}: epochs {account.checked}"
+        )
+    else:
+        click.echo(f"{account.query}: nothing has landed yet")
+    for problem in account.problems:
+        click.echo(f"      {problem}")
