@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,13 +20,36 @@ from headrace.tables.lance_store import LanceSnapshot
 from headrace.tables.ledger import Run
 from headrace.tables.location import Location
 from headrace.tables.message import TaskMessage
-from headrace.tables.payload import Result, Rows
+from headrace.tables.payload import Payload, Result, Rows
 from headrace.tables.settings import SinkSettings
 from headrace.tables.sink import Sink
 
 _log = logging.getLogger("headrace.spark")
 
 Tasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """What became of an epoch.
+
+    Attributes:
+        epoch: The epoch.
+        version: The version that holds its rows; None if it had none, or had landed before.
+        was_skipped: Whether it had landed before.
+        rows: How many rows it brought.
+        files: How many data files; None for ``upsert``, where Lance writes them.
+        seconds_writing: How long the tasks took.
+        seconds_committing: How long the commit took.
+    """
+
+    epoch: int
+    version: int | None = None
+    was_skipped: bool = False
+    rows: int = 0
+    files: int | None = 0
+    seconds_writing: float = 0.0
+    seconds_committing: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +70,9 @@ class Epoch:
     run: Run
     number: int
 
-    def land(self, df: Any) -> None:
+    def land(self, df: Any) -> Landed:
         """Land the epoch's rows, unless they have landed before."""
+        started = time.monotonic()
         sink = Sink(self.settings)
         snapshot = sink.prepare(arrow_schema(df.schema), fills=self.mode != "upsert")
         if sink.may_be_replay(self.run) and sink.landing(self.run).has_landed(self.number):
@@ -55,20 +80,20 @@ class Epoch:
             # Its rows are not wanted, but what aggregations and joins remember of them is: Spark notes that only if
             # the epoch is run.
             df.write.format("noop").mode("overwrite").save()
-        elif self.mode == "upsert":
-            self._upsert(sink, snapshot, df)
-        else:
-            self._write(sink, df, replaces=self.mode == "complete")
+            return Landed(self.number, was_skipped=True, seconds_writing=time.monotonic() - started)
+        if self.mode == "upsert":
+            return self._upsert(sink, snapshot, df, started)
+        return self._write(sink, df, started, replaces=self.mode == "complete")
 
-    def _write(self, sink: Sink, df: Any, *, replaces: bool) -> None:
+    def _write(self, sink: Sink, df: Any, started: float, *, replaces: bool) -> Landed:
         messages = _run_tasks(df, _write(self.settings, replaces))
         try:
-            sink.land(self.number, self.run, Result(messages) if replaces else Rows(messages))
+            return self._commit(sink, Result(messages) if replaces else Rows(messages), started)
         except HeadraceError:
             sink.discard(messages, self.number)
             raise
 
-    def _upsert(self, sink: Sink, snapshot: LanceSnapshot, df: Any) -> None:
+    def _upsert(self, sink: Sink, snapshot: LanceSnapshot, df: Any, started: float) -> Landed:
         creation.require_keys(snapshot.schema, self.keys)
         location = self.settings.location
         staging = upsert.staging_for(snapshot, location, self.settings.rules.query_id)
@@ -77,9 +102,22 @@ class Epoch:
             rows = df.repartition(*(df[f"`{key}`"] for key in self.keys))
             messages = _run_tasks(rows, _stage(self.settings, staging, self.keys))
             staged = upsert.staged_rows(messages, snapshot.schema, staging, location, self.keys)
-            sink.land(self.number, self.run, staged)
+            return self._commit(sink, staged, started)
         finally:
             upsert.remove_staging(staging)
+
+    def _commit(self, sink: Sink, payload: Payload, started: float) -> Landed:
+        written = time.monotonic()
+        outcome = sink.land(self.number, self.run, payload)
+        return Landed(
+            self.number,
+            outcome.version,
+            outcome.was_skipped,
+            payload.rows,
+            None if payload.files is None else len(payload.files),
+            written - started,
+            time.monotonic() - written,
+        )
 
 
 def _run_tasks(df: Any, tasks: Tasks) -> list[TaskMessage]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace._errors import InvalidArgumentError
 from headrace.spark import options as names
 from headrace.spark.registration import require_pyspark
 from headrace.spark.task import run_of
 from headrace.tables.ledger import Run
+
+if TYPE_CHECKING:
+    from headrace.spark.epoch import Landed
 
 _MODES = ("append", "complete", "update", "upsert")
 
@@ -117,10 +120,14 @@ class LanceSink:
             SchemaMismatchError, LandingError: It was not landed, and why.
             StorageError: The table cannot be read or written.
         """
+        self.land(df, epoch_id)
+
+    def land(self, df: Any, epoch_id: int) -> Landed:
+        """As a call, for those who want to know what became of the epoch."""
         require_pyspark((3, 5))
         from headrace.spark.epoch import Epoch
 
-        Epoch(self._settings, self._mode, self._keys, self._run(df), epoch_id).land(df)
+        return Epoch(self._settings, self._mode, self._keys, self._run(df), epoch_id).land(df)
 
     def _run(self, df: Any) -> Run:
         """The run Spark says this is; where it does not say (a direct call, Spark Connect), this object is the run."""

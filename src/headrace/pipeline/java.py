@@ -1,0 +1,49 @@
+"""Java, which Spark needs: where it is, and whether it is new enough."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from headrace._errors import MissingExtraError
+
+OLDEST = 17
+
+_HINT = (
+    "install it with apt install openjdk-17-jre-headless, dnf install java-17-openjdk-headless or brew install "
+    "openjdk@17; if it is installed, set JAVA_HOME."
+)
+_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+
+
+def find_java() -> tuple[str, int]:
+    """The Java that Spark will use, and its major version.
+
+    Raises:
+        MissingExtraError: There is none, or it does not run.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java is None:
+        raise MissingExtraError(f"Spark needs Java {OLDEST} or newer, and there is none on this machine.", hint=_HINT)
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, subprocess.SubprocessError) as error:
+        where = f"JAVA_HOME is {home}" if home else f"it is {java}"
+        raise MissingExtraError(f"Spark needs Java, and that does not run: {where}: {error}", hint=_HINT) from error
+    found = _VERSION.search(done.stderr + done.stdout)
+    return java, int(found[1]) if found else 0
+
+
+def require_java() -> None:
+    """Check that there is a Java that is new enough.
+
+    Raises:
+        MissingExtraError: There is not.
+    """
+    java, version = find_java()
+    if version < OLDEST:
+        raise MissingExtraError(f"Spark needs Java {OLDEST} or newer, and {java} is Java {version}.", hint=_HINT)

@@ -1,0 +1,49 @@
+"""On which line of a TOML file a key stands, which its parser does not tell."""
+
+from __future__ import annotations
+
+import re
+
+_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?")
+_KEY = re.compile(r"""\s*([\w."'-]+(?:\s*\.\s*[\w."'-]+)*)\s*=""")
+_QUOTES = re.compile(r"\"\"\"|" + r"'''")
+
+
+def line_of(text: str, key: str) -> int | None:
+    """The line, counted from 1, of a key such as ``source.options.path`` or ``step[1].sql``.
+
+    If the key is not there, the line of the table it would be in; None if that is not there either.
+    """
+    places = dict(_places(text))
+    while key:
+        if key in places:
+            return places[key]
+        key = key.rpartition("[")[0] if key.endswith("]") else key.rpartition(".")[0]
+    return None
+
+
+def _places(text: str) -> list[tuple[str, int]]:
+    found: list[tuple[str, int]] = []
+    counts: dict[str, int] = {}
+    table, is_inside_text = "", False
+    for number, line in enumerate(text.splitlines(), 1):
+        was_inside = is_inside_text
+        if len(_QUOTES.findall(line)) % 2:
+            is_inside_text = not is_inside_text
+        if was_inside:
+            continue
+        if header := _HEADER.fullmatch(line):
+            table = _plain(header[2])
+            if header[1] == "[[":
+                position = counts[table] = counts.get(table, -1) + 1
+                table = f"{table}[{position}]"
+            found.append((table, number))
+        elif key := _KEY.match(line):
+            found.append((f"{table}.{_plain(key[1])}" if table else _plain(key[1]), number))
+    return found
+
+
+def _plain(key: str) -> str:
+    """Without spaces around dots, and without quotes."""
+    parts = re.findall(r"""\"[^"]*\"|'[^']*'|[\w-]+""", key)
+    return ".".join(part.strip("\"'") for part in parts)
