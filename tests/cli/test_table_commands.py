@@ -1,0 +1,126 @@
+"""The commands about a table: its history, whether it is right, and its upkeep."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from command import headrace, succeeds
+
+from headrace.tables.fragments import write_rows
+from headrace.tables.ledger import Run, Task
+from headrace.tables.location import Location
+from headrace.tables.payload import Rows
+from headrace.tables.settings import Rules, SinkSettings
+from headrace.tables.sink import Sink
+
+SCHEMA = pa.schema([("id", pa.int64())])
+
+
+def land(uri: str, epoch: int, *, run: str = "a-run-of-it", rows: int = 2) -> None:
+    location = Location(uri)
+    batch = pa.record_batch([range(rows)], schema=SCHEMA)
+    sink = Sink(SinkSettings(location, Rules("orders")))
+    sink.land(epoch, Run(run, "spark's id"), Rows([write_rows([batch] if rows else [], location, Task(0))]))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    """Epochs 0 to 3, of which 1 is empty, and a restart that sent 2 again."""
+    uri = str(tmp_path / "table.lance")
+    lance.write_dataset(SCHEMA.empty_table(), uri)
+    for epoch, run, rows in ((0, "first", 2), (1, "first", 0), (2, "first", 3), (2, "second", 3), (3, "second", 1)):
+        land(uri, epoch, run=run, rows=rows)
+    return uri
+
+
+def checkpoint(folder: Path, done: int) -> str:
+    for name in ("offsets", "commits"):
+        (folder / name).mkdir(parents=True)
+        for epoch in range(done + 1):
+            (folder / name / str(epoch)).write_text("v1")
+    (folder / "metadata").write_text(json.dumps({"id": "spark's id"}))
+    return str(folder)
+
+
+def test_history_shows_what_each_version_did(table: str) -> None:
+    """C5: newest first, with the epochs that passed without a version."""
+    lines = succeeds("history", table).splitlines()
+    assert lines[0].split() == ["version", "time", "(UTC)", "what", "query", "epoch", "rows", "files", "run"]
+    words = [line.split()[3:] for line in lines[1:]]
+    assert [line.split()[0] for line in lines[1:]] == ["6", "5", "4", "3", "2", "1"]
+    assert words[0] == ["landed", "orders", "3", "1", "1", "second"]
+    assert words[1] == ["fenced", "orders", "2", "second", "skipped", "2"]
+    assert words[2] == ["landed", "orders", "2", "3", "1", "first", "empty", "1"]
+    assert words[5] == ["created"]
+
+
+def test_history_can_be_cut_and_read_by_machines(table: str) -> None:
+    """C5: by number, by query, as JSON."""
+    said = succeeds("history", table, "--last", "2")
+    assert said.splitlines()[-1] == "The 2 newest; --all shows every version that is kept."
+    assert len(said.splitlines()) == 4
+    assert len(succeeds("history", table, "--all").splitlines()) == 7
+    assert len(succeeds("history", table, "--query", "orders").splitlines()) == 6
+    assert len(succeeds("history", table, "--query", "nobody").splitlines()) == 1
+    found = [json.loads(line) for line in succeeds("history", table, "--json").splitlines()]
+    assert (found[0]["version"], found[0]["query"], found[0]["epoch"], found[0]["rows"]) == (6, "orders", 3, 1)
+    assert found[1]["skipped"] == [2]
+
+
+def test_verify_says_that_all_is_well(table: str, tmp_path: Path) -> None:
+    """C6: with the checkpoint and without."""
+    expected = "orders: epochs 0-3: 3 landed once, 1 empty, 6 rows"
+    assert succeeds("verify", table).split(maxsplit=1) == ["ok", f"{expected}\n"]
+    assert expected in succeeds("verify", table, "--checkpoint", checkpoint(tmp_path / "c", 3))
+    found = json.loads(succeeds("verify", table, "--json"))
+    assert found == {"query": "orders", "checked": "0-3", "landed": 3, "empty": "1", "rows": 6, "problems": []}
+
+
+def test_verify_exits_with_1_and_what_it_found(table: str, tmp_path: Path) -> None:
+    """C6: an epoch that Spark takes for done and that is not there; one that is there twice."""
+    done = headrace("verify", table, "--checkpoint", checkpoint(tmp_path / "c", 5))
+    assert done.returncode == 1
+    assert "No version holds rows of epochs 4-5" in done.stdout
+    stamp = {"lance.streaming.queryId": "orders", "lance.streaming.epochId": "2"}
+    lance.write_dataset(pa.table([[9]], schema=SCHEMA), table, mode="append", transaction_properties=stamp)
+    done = headrace("verify", table)
+    assert done.returncode == 1
+    assert "Epoch 2 landed 2 times, in versions 4 and 7." in done.stdout
+    done = headrace("verify", table, "--query", "nobody")
+    assert (done.returncode, "'orders'" in done.stderr) == (1, True)
+
+
+def test_verify_of_a_table_without_streams(tmp_path: Path) -> None:
+    """C6: is not wrong."""
+    uri = str(tmp_path / "table.lance")
+    lance.write_dataset(SCHEMA.empty_table(), uri)
+    assert "nothing to check" in succeeds("verify", uri)
+
+
+def test_compact_puts_files_together(table: str) -> None:
+    """C7: and says so; the ledger stays right."""
+    assert succeeds("compact", table) == "Fragments less: 2.\n"
+    assert succeeds("compact", table, "--full") == "There was nothing to put together.\n"
+    assert "ok" in succeeds("verify", table)
+
+
+def test_cleanup_removes_old_versions_but_none_that_a_query_needs(table: str) -> None:
+    """C7, L23: says what it would do, refuses by name, and forgets only when told to."""
+    assert headrace("cleanup", table).returncode == 2
+    assert headrace("cleanup", table, "--older-than", "soon").returncode == 2
+    assert succeeds("cleanup", table, "--older-than", "1d") == "There is nothing to remove.\n"
+    assert succeeds("cleanup", table, "--keep", "1", "--dry-run") == "Would remove 5 versions, 1 to 5.\n"
+    assert succeeds("cleanup", table, "--keep", "5").startswith("Removed version 1; ")
+    lance.write_dataset(pa.table([[9]], schema=SCHEMA), table, mode="append")
+    done = headrace("cleanup", table, "--keep", "1")
+    assert (done.returncode, "epoch 3 of query 'orders'" in done.stderr) == (2, True)
+    assert headrace("forget", table, "orders", given="n\n").returncode == 130
+    assert succeeds("forget", table, "orders", "--yes") == "Forgotten, as version 8.\n"
+    assert succeeds("cleanup", table, "--keep", "1").startswith("Removed 6 versions, 2 to 7; ")
+    assert lance.dataset(table).count_rows() == 7
+    land(table, 0, run="third")
+    assert lance.dataset(table).count_rows() == 9

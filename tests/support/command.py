@@ -1,0 +1,41 @@
+"""The `headrace` command as a user runs it: in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
+    return kept | {"PYTHONWARNINGS": "error::ResourceWarning"} | more
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "headrace", *arguments]
+
+
+def headrace(
+    *arguments: str, folder: Path | None = None, given: str | None = None, timeout: float = 100, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """Runs it to its end."""
+    return subprocess.run(
+        command(*arguments),
+        cwd=folder,
+        input=given,
+        stdin=subprocess.DEVNULL if given is None else None,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+        env=environment(**more),
+    )
+
+
+def succeeds(*arguments: str, folder: Path | None = None, given: str | None = None, **more: str) -> str:
+    """Runs it, requires that all goes well, and returns what it printed."""
+    done = headrace(*arguments, folder=folder, given=given, **more)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
+    return done.stdout
