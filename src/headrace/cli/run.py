@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,8 @@ def run(pipeline: Path, once: bool, master: str | None, is_json: bool, log: Path
         from headrace.pipeline.job import Job, Stop
         from headrace.pipeline.session import start_spark
 
+        # pyspark's, about versions of pandas it does not know.
+        warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
         spark = start_spark(plan, master)
         try:
             stop = Stop()

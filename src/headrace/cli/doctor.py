@@ -1,0 +1,153 @@
+"""`headrace doctor`: what a pipeline needs of a machine, looked at one by one."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import sys
+import tempfile
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from headrace._errors import HeadraceError
+from headrace.cli import exits
+
+_OK, _NOTE, _BAD = "ok", "note", "wrong"
+_COLORS = {_OK: "green", _NOTE: "yellow", _BAD: "red"}
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that was looked at.
+
+    Attributes:
+        what: The thing.
+        state: ``ok``, ``note`` for what may be meant so, ``wrong`` for what keeps pipelines from running.
+        said: What was found, and what to do about it.
+    """
+
+    what: str
+    state: str
+    said: str
+
+
+@click.command()
+@click.option("--table", metavar="URI", help="Also write to, read and remove a table in this place.")
+def doctor(table: str | None) -> int:
+    """Check that this machine can run pipelines: Python, Java, Spark, versions that must agree, and a write test.
+
+    Exits with 1 if something is wrong.
+    """
+    is_well = True
+    checks = {
+        "Python": _python(),
+        "packages": _versions(),
+        "Java": _java(),
+        "Spark": _spark(),
+        "Python of tasks": _pythons(),
+        "sources": _clash(),
+        "write test": _writes(table),
+    }
+    for what, found in checks.items():
+        for finding in _made(what, found):
+            is_well = is_well and finding.state != _BAD
+            click.secho(f"{finding.state:5} ", fg=_COLORS[finding.state], bold=True, nl=False)
+            click.echo(f"{finding.what}: {finding.said}")
+    return exits.DONE if is_well else exits.FAILED
+
+
+def _made(what: str, found: Iterator[Finding]) -> Iterator[Finding]:
+    try:
+        yield from found
+    except HeadraceError as error:
+        yield Finding(what, _BAD, str(error))
+
+
+def _python() -> Iterator[Finding]:
+    said = f"{platform.python_version()} at {sys.executable}, on {platform.system()} {platform.machine()}"
+    yield Finding("Python", _OK if sys.version_info >= (3, 11) else _BAD, said)
+
+
+def _versions() -> Iterator[Finding]:
+    found = {}
+    for name in ("headrace", "pyarrow", "datafusion", "pylance"):
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            yield Finding(name, _BAD, f"it is not installed. Hint: pip install {name}")
+    yield Finding("packages", _OK, ", ".join(f"{name} {version}" for name, version in found.items()))
+
+
+def _java() -> Iterator[Finding]:
+    from headrace.pipeline.java import OLDEST, find_java
+
+    java, version = find_java()
+    is_new = version >= OLDEST
+    yield Finding(
+        "Java", _OK if is_new else _BAD, f"{version} at {java}" + ("" if is_new else f"; Spark needs {OLDEST}")
+    )
+
+
+def _spark() -> Iterator[Finding]:
+    from headrace.spark.registration import require_pyspark
+
+    require_pyspark((3, 5))
+    version = importlib.metadata.version("pyspark")
+    has_format = tuple(int(part) for part in version.split(".")[:2]) >= (4, 1)
+    more = "" if has_format else '; format("lance") needs 4.1, LanceSink and pipelines do not'
+    yield Finding("Spark", _OK if has_format else _NOTE, f"pyspark {version}{more}")
+    home = os.environ.get("SPARK_HOME")
+    if home:
+        yield Finding("SPARK_HOME", _NOTE, f"is {home}: that Spark is used; its version must be pyspark's, {version}.")
+
+
+def _pythons() -> Iterator[Finding]:
+    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
+        value = os.environ.get(name)
+        if value and Path(value).absolute() != Path(sys.executable).absolute():
+            yield Finding(
+                name, _NOTE, f"is {value}, not this Python; tasks run there, and headrace must be installed for it."
+            )
+
+
+def _clash() -> Iterator[Finding]:
+    """A JVM source of the same name on the class path wins over ours, without a word."""
+    jars = [Path(folder) for folder in _jar_folders()]
+    found = [jar.name for folder in jars if folder.is_dir() for jar in folder.glob("*lance*.jar")]
+    if found:
+        yield Finding(
+            "a source named lance", _NOTE, f"{', '.join(found)} is among Spark's jars and wins; use format('headrace')."
+        )
+
+
+def _jar_folders() -> Iterator[str]:
+    if home := os.environ.get("SPARK_HOME"):
+        yield f"{home}/jars"
+    try:
+        import pyspark
+    except ImportError:
+        return
+    yield str(Path(pyspark.__file__).parent / "jars")
+
+
+def _writes(place: str | None) -> Iterator[Finding]:
+    """Lance's native table provider is compiled for one major of DataFusion, so that is tried too."""
+    import headrace
+    from headrace.tables.location import Location
+    from headrace.tables.probe import probe_table
+
+    with tempfile.TemporaryDirectory() as folder:
+        place = place.rstrip("/") if place else folder
+        uri = f"{place}/headrace-doctor-{uuid.uuid4().hex[:8]}.lance"
+        with probe_table(Location(uri)) as rows:
+            what = f"an epoch was landed twice in {place}, and is there once" if rows == 1 else f"{rows} rows, not 1"
+            yield Finding("write test", _OK if rows == 1 else _BAD, what)
+            with headrace.SessionContext() as session:
+                session.register_lance("t", uri)
+                count = session.sql("select x from t where x > 0").count()
+            yield Finding("query test", _OK if count == rows else _BAD, "the embedded session read it")
