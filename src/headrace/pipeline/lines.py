@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
-_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]\]?\s*(?:#.*)?")
-_KEY = re.compile(r"""\s*([\w."'-]+(?:\s*\.\s*[\w."'-]+)*)\s*=""")
+_PART = r"""(?:"[^"]*"|'[^']*'|[\w-]+)"""
+_KEY = rf"{_PART}(?:\s*\.\s*{_PART})*"
+_HEADER = re.compile(rf"\s*(\[\[?)\s*({_KEY})\s*\]\]?\s*(?:#.*)?")
+_SETTING = re.compile(rf"\s*({_KEY})\s*=")
 _QUOTES = re.compile(r"\"\"\"|" + r"'''")
 
 
@@ -14,12 +17,24 @@ def line_of(text: str, key: str) -> int | None:
 
     If the key is not there, the line of the table it would be in; None if that is not there either.
     """
-    places = dict(_places(text))
+    places: dict[str, int] = {}
+    for name, line in _places(text):
+        places.setdefault(name, line)
+        for outer in _outer(name):
+            places.setdefault(outer, line)
     while key:
         if key in places:
             return places[key]
-        key = key.rpartition("[")[0] if key.endswith("]") else key.rpartition(".")[0]
+        key = next(_outer(key), "")
     return None
+
+
+def _outer(key: str) -> Iterator[str]:
+    """The tables around a key, innermost first."""
+    while key:
+        key = key.rpartition("[")[0] if key.endswith("]") else key.rpartition(".")[0]
+        if key:
+            yield key
 
 
 def _places(text: str) -> list[tuple[str, int]]:
@@ -38,12 +53,11 @@ def _places(text: str) -> list[tuple[str, int]]:
                 position = counts[table] = counts.get(table, -1) + 1
                 table = f"{table}[{position}]"
             found.append((table, number))
-        elif key := _KEY.match(line):
+        elif key := _SETTING.match(line):
             found.append((f"{table}.{_plain(key[1])}" if table else _plain(key[1]), number))
     return found
 
 
 def _plain(key: str) -> str:
     """Without spaces around dots, and without quotes."""
-    parts = re.findall(r"""\"[^"]*\"|'[^']*'|[\w-]+""", key)
-    return ".".join(part.strip("\"'") for part in parts)
+    return ".".join(part.strip("\"'") for part in re.findall(_PART, key))

@@ -1,0 +1,186 @@
+"""The pipeline file: what it may say, and an error that points at the line for what it may not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from headrace import ConfigurationError, StorageError
+from headrace.pipeline import Pipeline, load
+from headrace.pipeline.lines import line_of
+
+WHOLE = """\
+name = " orders-v1 "
+checkpoint = "notes"
+trigger = "10 seconds"
+
+[source]
+format = "json"
+path = "arriving"
+schema = "id BIGINT"
+
+[source.options]
+maxFilesPerTrigger = 1
+multiLine = true
+
+[[step]]
+name = "first"
+sql = '''
+SELECT *
+sql = 'no key, this is inside of text'
+FROM source
+'''
+
+[[step]]
+sql = "SELECT id FROM first"
+
+[table]
+uri = "out/orders.lance"
+mode = "upsert"
+keys = ["id"]
+create = true
+compact_every_epochs = 50
+retain_versions = 100
+
+[table.storage]
+region = "somewhere"
+secret = "${SOME_SECRET}"
+
+[spark]
+master = "local[2]"
+
+[spark.conf]
+"spark.sql.shuffle.partitions" = 4
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "pipeline.toml"
+    path.write_text(WHOLE)
+    return path
+
+
+def read(file: Path, **environment: str) -> Pipeline:
+    return load(file, {"SOME_SECRET": "hidden"} | environment)
+
+
+def test_all_of_it_is_read(file: Path) -> None:
+    """C10: paths are relative to the file, and secrets come from the environment and show in no text."""
+    found = read(file)
+    here = file.parent
+    assert (found.name, found.trigger) == ("orders-v1", "10 seconds")
+    assert found.checkpoint == str(here / "notes")
+    assert (found.source.format, found.source.path) == ("json", str(here / "arriving"))
+    assert found.source.options == {"maxFilesPerTrigger": 1, "multiLine": True}
+    assert [step.name for step in found.step] == ["first", None]
+    assert (found.table.uri, found.table.mode, found.table.keys) == (str(here / "out/orders.lance"), "upsert", ("id",))
+    assert found.table.storage == {"region": "somewhere", "secret": "hidden"}
+    assert (found.spark.master, found.spark.conf) == ("local[2]", {"spark.sql.shuffle.partitions": 4})
+    assert "hidden" not in f"{found} {found.table!r}"
+
+
+def test_little_is_needed(tmp_path: Path) -> None:
+    """C10: a checkpoint has its place beside the file, and addresses stay as they are."""
+    file = tmp_path / "small.toml"
+    file.write_text('name = "a/b c"\n[source]\nformat = "rate"\n[table]\nuri = "s3://lake/t.lance"\n')
+    found = load(file)
+    assert found.checkpoint == str(tmp_path / ".headrace/checkpoints/a_b_c")
+    assert (found.table.uri, found.table.mode, found.step) == ("s3://lake/t.lance", "append", ())
+    assert (found.source.path, found.spark.master) == (None, "local[*]")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "said"),
+    [
+        ('format = "json"', 'formt = "json"', 6, "source.formt is not known. Hint: did you mean format?"),
+        ('format = "json"', "", 5, "source needs format."),
+        ('format = "json"', 'format = ""', 6, "source.format must not be empty."),
+        ('path = "arriving"', "path = 3", 7, "source.path must be text, not a whole number."),
+        ("maxFilesPerTrigger = 1", "maxFilesPerTrigger = [1]", 11, "source.options.maxFilesPerTrigger must be text, a"),
+        ('name = "first"', 'name = "source"', 15, "step[0].name is 'source', which is taken."),
+        ('name = "first"', 'name = "a b"', 15, "step[0].name is 'a b'; it must be a name"),
+        ('sql = "SELECT id FROM first"', "", 22, "step[1] needs sql."),
+        ('sql = "SELECT id FROM first"', 'sql = " "', 23, "step[1].sql must not be empty."),
+        ('mode = "upsert"', 'mode = "upsrt"', 27, "table.mode is 'upsrt'; it can be append, complete, update, upsert."),
+        ('mode = "upsert"', 'mode = "append"', 28, "table.keys goes with mode upsert only."),
+        ('keys = ["id"]', "", 27, "table.mode is upsert, which needs keys."),
+        ("create = true", 'create = "yes"', 29, "table.create must be true or false, not text."),
+        ("retain_versions = 100", "retain_versions = 0", 31, "table.retain_versions is 0; it must be at least 1."),
+        ("${SOME_SECRET}", "${NOBODY_SET_IT}", 35, "table.storage.secret needs the environment variable NOBODY_SET_IT"),
+        ('name = " orders-v1 "', "", None, "name is missing."),
+        ('name = " orders-v1 "', 'name = " "', 1, "name must not be empty."),
+        ("[spark]", "[sparc]", 37, "sparc is not known. Hint: did you mean spark?"),
+        ("[spark]", "[unheard.of]", 37, "unheard is not known. Hint: it can have name, source, table"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(file: Path, old: str, new: str, line: int | None, said: str) -> None:
+    """C10: before anything is done."""
+    assert old in WHOLE
+    file.write_text(WHOLE.replace(old, new, 1))
+    with pytest.raises(ConfigurationError) as caught:
+        read(file)
+    place = f"{file}:{line}: " if line else f"{file}: "
+    assert str(caught.value).startswith(f"{place}{said}")
+
+
+def test_what_is_no_file_or_no_toml_is_an_error(tmp_path: Path) -> None:
+    """C10: with the way to a file, or the line."""
+    with pytest.raises(StorageError, match=r"nowhere.toml cannot be read.*headrace init"):
+        load(tmp_path / "nowhere.toml")
+    (tmp_path / "broken.toml").write_text("name = \n")
+    with pytest.raises(ConfigurationError, match=r"broken.toml is not TOML: .*line 1"):
+        load(tmp_path / "broken.toml")
+    (tmp_path / "bytes.toml").write_bytes(b"\xff")
+    with pytest.raises(StorageError, match=r"bytes.toml cannot be read"):
+        load(tmp_path / "bytes.toml")
+
+
+@pytest.mark.parametrize(
+    ("key", "line"),
+    [
+        ("a", 1),
+        ("b.c", 2),
+        ("t", 3),
+        ("t.d e", 4),
+        ("t.sub.x", 6),
+        ("list[0].y", 8),
+        ("list[1].y", 10),
+        ("list[1].z", 9),
+        ("t.nowhere", 3),
+        ("nowhere", None),
+    ],
+)
+def test_a_key_is_found(key: str, line: int | None) -> None:
+    """C10: dotted, quoted, in tables and in lists of them; what is not there is where it would be."""
+    text = 'a = 1\nb . c = 2\n[t] # note\n"d e" = 3\n[ t.sub ]\nx = 4\n[[list]]\ny = 1\n[[list]]\ny = 2\n'
+    assert line_of(text, key) == line
+
+
+def test_the_file_that_init_writes_is_one(tmp_path: Path) -> None:
+    """C11: and so are the lines in it that are commented out."""
+    from headrace.cli import main
+
+    assert main(["init", str(tmp_path / "new")]) == 0
+    file = tmp_path / "new" / "pipeline.toml"
+    assert load(file, {}).name == "numbers-v1"
+    assert main(["init", str(tmp_path / "new")]) == 2
+    text = file.read_text()
+    for old, new in (
+        ("# trigger", "trigger"),
+        ("# [table.storage]", "[table.storage]"),
+        ("# region", "region"),
+        ("# aws_", "aws_"),
+        ("# [spark.conf]", "[spark.conf]"),
+        ('# "spark', '"spark'),
+        ("# compact_every", "compact_every"),
+        ("# retain", "retain"),
+        ("# merge_schema", "merge_schema"),
+    ):
+        assert old in text
+        text = text.replace(old, new)
+    file.write_text(text)
+    keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    assert load(file, dict(os.environ) | keys).table.retain_versions == 100
