@@ -14,7 +14,6 @@ import click
 from headrace.cli import exits
 
 if TYPE_CHECKING:
-    from headrace.cli.display import Display
     from headrace.pipeline.job import Stop
 
 # After a second Ctrl-C, Spark has this long to go.
@@ -54,9 +53,9 @@ def run(pipeline: Path, once: bool, master: str | None, is_json: bool, log: Path
         spark = start_spark(plan, master)
         try:
             stop = Stop()
-            signals = _Signals(stop, shown)
+            signals = _Signals(stop)
             shown.begin(plan)
-            totals = Job(plan, spark, follow=not once, stop=stop).run(shown.epoch)
+            totals = Job(plan, spark, follow=not once, stop=stop).run(shown.epoch, shown.stopping)
             shown.end(totals)
         finally:
             _stop_spark(spark)
@@ -64,11 +63,13 @@ def run(pipeline: Path, once: bool, master: str | None, is_json: bool, log: Path
 
 
 class _Signals:
-    """Turns Ctrl-C and SIGTERM into asking the job to stop. To be made after Spark, which has a handler of its own."""
+    """Turns Ctrl-C and SIGTERM into asking the job to stop. To be made after Spark, which has a handler of its own.
 
-    def __init__(self, stop: Stop, shown: Display) -> None:
+    A handler may come in the middle of anything, printing included, so it prints nothing itself.
+    """
+
+    def __init__(self, stop: Stop) -> None:
         self._stop = stop
-        self._shown = shown
         self.code = exits.DONE
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._heard)
@@ -81,8 +82,6 @@ class _Signals:
             timer = threading.Timer(_GRACE_SECONDS, lambda: os._exit(code))
             timer.daemon = True
             timer.start()
-        else:
-            self._shown.stopping()
 
 
 def _stop_spark(spark: Any) -> None:

@@ -81,18 +81,23 @@ class Job:
             retain_versions=table.retain_versions,
         )
 
-    def run(self, on_progress: Callable[[Progress, Totals], object] = lambda *_: None) -> Totals:
+    def run(
+        self,
+        on_progress: Callable[[Progress, Totals], object] = lambda *_: None,
+        on_stopping: Callable[[], object] = lambda: None,
+    ) -> Totals:
         """Run until all there is has landed, or until it is told to stop.
 
         Args:
             on_progress: Called after each epoch.
+            on_stopping: Called when it was told to stop, and an epoch is going on.
 
         Raises:
             PlanError: The source or a step cannot be planned.
             HeadraceError: The query failed, and why.
         """
         totals = Totals()
-        query = self._start()
+        query, is_stopping = self._start(), False
 
         def report() -> None:
             for progress in self._news(query):
@@ -102,6 +107,9 @@ class Job:
         try:
             while not self._await(query):
                 report()
+                if self._stop.is_asked and not is_stopping:
+                    is_stopping = True
+                    on_stopping()
                 if self._stop.is_now or (self._stop.is_asked and not query.status["isTriggerActive"]):
                     break
         except Exception as error:

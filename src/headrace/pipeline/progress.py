@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,8 @@ _PHASES = {
     "planning": ("getBatch", "queryPlanning"),
     "noting": ("walCommit", "commitOffsets", "commitBatch"),
 }
-_OUTSTANDING = {"numFilesOutstanding": "files", "avgOffsetsBehindLatest": "offsets"}
+# Kafka's.
+_BEHIND = "avgOffsetsBehindLatest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +33,7 @@ class Progress:
         phases: That, in parts.
         version: The table's version that holds its rows, if it has one.
         was_skipped: Whether it had landed before.
-        lag: How far behind its source the pipeline is, and in what; None if the source does not tell.
+        lag: How far behind its source the pipeline is, and in what; None if the source does not tell, as files do not.
     """
 
     epoch: int
@@ -111,10 +113,19 @@ class Reports:
 def _lag(sources: list[Mapping[str, Any]]) -> tuple[int, str] | None:
     for source in sources:
         metrics = source.get("metrics") or {}
-        for name, unit in _OUTSTANDING.items():
-            if name in metrics:
-                return round(float(metrics[name])), unit
-        end, latest = source.get("endOffset"), source.get("latestOffset")
+        if _BEHIND in metrics:
+            return round(float(metrics[_BEHIND])), "offsets"
+        end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
         if isinstance(end, Mapping) and isinstance(latest, Mapping) and "version" in end and "version" in latest:
             return max(0, int(latest["version"]) - int(end["version"])), "versions"
     return None
+
+
+def _offset(told: Any) -> Any:
+    """An offset, which comes as JSON or as what that means, by the version of Spark."""
+    if not isinstance(told, str):
+        return told
+    try:
+        return json.loads(told)
+    except ValueError:
+        return None

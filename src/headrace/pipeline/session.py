@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from typing import TYPE_CHECKING
@@ -56,4 +57,6 @@ def start_spark(pipeline: Pipeline, master: str | None = None) -> SparkSession:
             hint="the log has what Spark itself said; check spark.master and spark.conf in the file.",
         ) from error
     register(spark)
+    # It repeats errors of SQL on standard error, in JSON, where they are raised as well.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
     return spark

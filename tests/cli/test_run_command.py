@@ -1,0 +1,231 @@
+"""`headrace run` as a user meets it: killed, interrupted, restarted; on a terminal, in a pipe, for machines."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import lance
+import pytest
+from command import command, environment, headrace, succeeds
+
+pytestmark = pytest.mark.xdist_group("pipelines")
+
+FILES, ROWS = 4, 50
+
+PIPELINE = """
+name = "orders"
+checkpoint = "checkpoint"
+[source]
+format = "json"
+path = "in"
+schema = "id BIGINT"
+options = { maxFilesPerTrigger = 1 }
+[table]
+uri = "orders.lance"
+create = true
+[spark]
+master = "local[2]"
+[spark.conf]
+"spark.driver.memory" = "1g"
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    for number in range(FILES):
+        add_file(tmp_path, number)
+    (tmp_path / "pipeline.toml").write_text(PIPELINE)
+    return tmp_path
+
+
+def add_file(folder: Path, number: int) -> None:
+    lines = [json.dumps({"id": number * ROWS + row}) for row in range(ROWS)]
+    (folder / "in" / f"{number}.json").write_text("\n".join(lines))
+
+
+def require_all(folder: Path, files: int = FILES) -> None:
+    found = lance.dataset(str(folder / "orders.lance")).to_table()["id"].to_pylist()
+    assert sorted(found) == list(range(files * ROWS))
+    said = succeeds("verify", "orders.lance", "--checkpoint", "checkpoint", folder=folder)
+    assert said.startswith("ok")
+
+
+@contextmanager
+def running(folder: Path, *arguments: str, **more: str) -> Iterator[subprocess.Popen[str]]:
+    """The command in a session of its own, and none of it left at the end."""
+    process = subprocess.Popen(
+        command("run", "pipeline.toml", *arguments),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        env=environment(**more),
+    )
+    guard = threading.Timer(100, lambda: os.killpg(process.pid, signal.SIGKILL))
+    guard.start()
+    try:
+        with process:
+            yield process
+    finally:
+        guard.cancel()
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def until(process: subprocess.Popen[str], sign: str) -> str:
+    """Reads on until a line has the sign."""
+    assert process.stdout is not None
+    read = []
+    for line in process.stdout:
+        read.append(line)
+        if sign in line:
+            return line
+    raise AssertionError(f"no {sign!r} in {''.join(read)}")
+
+
+def rest(process: subprocess.Popen[str]) -> tuple[str, str, int]:
+    output, errors = process.communicate(timeout=100)
+    return output, errors, process.returncode
+
+
+def test_a_driver_that_is_killed_loses_and_doubles_nothing(folder: Path) -> None:
+    """C17, F1, L13: the epoch that had landed is seen and skipped; then there is nothing new; then there is."""
+    with running(folder, HEADRACE_CRASH_AT="after-commit:1") as process:
+        output, _, code = rest(process)
+    assert code == -signal.SIGKILL
+    assert "epoch 0: 50 rows landed as version 3" in output
+    done = headrace("run", "pipeline.toml", "--json", folder=folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [event["event"] for event in events] == ["begin", "epoch", "epoch", "epoch", "end"]
+    assert [(event["epoch"], event["was_skipped"]) for event in events[1:-1]] == [(1, True), (2, False), (3, False)]
+    assert (events[-1]["epochs"], events[-1]["skipped"], events[-1]["rows"]) == (2, 1, 100)
+    require_all(folder)
+    assert "Spark" in (folder / ".headrace/checkpoint.log").read_text()
+
+
+def test_ctrl_c_stops_after_an_epoch(folder: Path) -> None:
+    """C16, C17: with exit code 130, since not all had landed; the next run goes on."""
+    with running(folder) as process:
+        until(process, "epoch 0")
+        process.send_signal(signal.SIGINT)
+        output, errors, code = rest(process)
+    assert errors == ""
+    assert "Stopping after this epoch" in output
+    assert code == 130
+    landed = lance.dataset(str(folder / "orders.lance")).count_rows()
+    assert ROWS <= landed < FILES * ROWS
+    assert "Landed" in succeeds("run", "pipeline.toml", folder=folder)
+    require_all(folder)
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_stops_at_once(folder: Path) -> None:
+    """C16: whatever was going on, it is made up for by the next run."""
+    with running(folder, "--follow") as process:
+        until(process, "epoch 0")
+        process.send_signal(signal.SIGINT)
+        until(process, "Stopping")
+        process.send_signal(signal.SIGINT)
+        _, errors, code = rest(process)
+    assert (errors, code) == ("", 0)
+    succeeds("run", "pipeline.toml", folder=folder)
+    require_all(folder)
+
+
+@pytest.mark.slow
+def test_a_run_that_follows_ends_well_when_it_is_told_to(folder: Path) -> None:
+    """C16: by SIGTERM, as from a service manager; what arrives meanwhile lands."""
+    with running(folder, "--follow", "--json") as process:
+        until(process, f'"epoch": {FILES - 1}')
+        add_file(folder, FILES)
+        until(process, f'"epoch": {FILES}')
+        process.send_signal(signal.SIGTERM)
+        output, errors, code = rest(process)
+    assert (errors, code) == ("", 0)
+    assert [json.loads(line)["event"] for line in output.splitlines()] == ["stopping", "end"]
+    require_all(folder, FILES + 1)
+
+
+@pytest.mark.slow
+def test_a_terminal_shows_a_live_table(folder: Path) -> None:
+    """C18: drawn anew in place, and what is left at the end are plain lines."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        command("run", "pipeline.toml"), cwd=folder, stdin=slave, stdout=slave, stderr=slave,
+        env=environment(TERM="xterm-256color", COLUMNS="120", LINES="40"),
+    )  # fmt: skip
+    os.close(slave)
+    said = b""
+    while True:
+        try:
+            some = os.read(master, 65536)
+        except OSError:
+            break
+        said += some
+    os.close(master)
+    assert process.wait(60) == 0
+    text = said.decode()
+    assert "where the time goes" in text
+    assert "\x1b[" in text
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)
+    assert re.search(r"Landed 200 rows in 4 epochs; the table is at version \d+\.\s*$", plain)
+
+
+def test_a_machine_without_java_is_told_how_to_get_it(folder: Path) -> None:
+    """C19: in a sentence, with an exit code of its own, before anything is written."""
+    done = headrace("run", "pipeline.toml", folder=folder, JAVA_HOME="/nowhere")
+    assert done.returncode == 3
+    assert "Spark needs Java" in done.stderr
+    assert "apt install openjdk-17-jre-headless" in done.stderr
+    assert not (folder / "orders.lance").exists()
+    old = folder / "jdk" / "bin" / "java"
+    old.parent.mkdir(parents=True)
+    old.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_402\"' >&2\n")
+    old.chmod(0o755)
+    done = headrace("run", "pipeline.toml", folder=folder, JAVA_HOME=str(folder / "jdk"))
+    assert (done.returncode, "is Java 8." in done.stderr) == (3, True)
+    empty = folder / "empty"
+    empty.mkdir()
+    done = headrace("run", "pipeline.toml", folder=folder, JAVA_HOME="", PATH=str(empty))
+    assert (done.returncode, "there is none on this machine" in done.stderr) == (3, True)
+
+
+def test_a_file_that_is_wrong_starts_no_spark(folder: Path) -> None:
+    """C10, C17: exit code 2, the line, and nothing written."""
+    (folder / "pipeline.toml").write_text(PIPELINE.replace("create = true", "creat = true"))
+    done = headrace("run", "pipeline.toml", folder=folder)
+    assert done.returncode == 2
+    assert "pipeline.toml:11: table.creat is not known." in done.stderr
+    assert "did you mean create?" in done.stderr
+    assert not (folder / ".headrace").exists()
+
+
+def test_a_step_that_cannot_be_planned_is_named(folder: Path) -> None:
+    """C15, C17: exit code 1, one sentence, and Spark's own words in the log."""
+    (folder / "pipeline.toml").write_text(PIPELINE + '[[step]]\nsql = "SELECT nope FROM source"\n')
+    done = headrace("run", "pipeline.toml", folder=folder)
+    assert done.returncode == 1
+    assert done.stderr.startswith("headrace: Step 1 cannot be planned:")
+    assert "nope" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_the_demo_proves_the_promise() -> None:
+    """C20: a real kill, a replay that is skipped, every order once, and an answer."""
+    said = headrace("demo", timeout=170)
+    assert (said.returncode, said.stderr) == (0, "")
+    for sign in ("killed by signal 9", "had landed before, skipped", "6 landed once, 6,000 rows", "2000 │      2000"):
+        assert sign in said.stdout

@@ -1,0 +1,202 @@
+"""A pipeline on the move: every mode, steps, progress, stopping at an epoch's end, and what goes wrong in words."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+
+from headrace import ConfigurationError, ExecutionError, PlanError, SchemaMismatchError, TableNotFoundError
+from headrace.pipeline import load
+from headrace.pipeline.job import Job, Stop
+from headrace.pipeline.progress import Progress, Totals
+from headrace.tables import checkpoint as checkpoints
+from headrace.tables.audit import audit
+from headrace.tables.lance_store import LanceStore
+from headrace.tables.location import Location
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# Four files, an epoch each, of two rows each.
+FILES = [[(0, "a"), (1, "b")], [(2, "a"), (3, "b")], [(0, "c"), (4, "c")], [(5, "a"), (6, "a")]]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "in").mkdir()
+    for number, rows in enumerate(FILES):
+        lines = [json.dumps({"id": id, "kind": kind}) for id, kind in rows]
+        file = tmp_path / "in" / f"{number}.json"
+        file.write_text("\n".join(lines))
+        os.utime(file, (1_000_000 + number, 1_000_000 + number))  # Spark takes the oldest first.
+    return tmp_path
+
+
+@pytest.fixture
+def job(spark: SparkSession, folder: Path) -> Iterator[Callable[..., Job]]:
+    """Makes a job of a file; views it leaves in the shared session are dropped."""
+
+    def make(more: str = "", table: str = "create = true", stop: Stop | None = None, **changed: Any) -> Job:
+        source = changed.get("source", '{ format = "json", path = "in", schema = "id BIGINT, kind STRING", '
+                             "options = { maxFilesPerTrigger = 1 } }")  # fmt: skip
+        file = folder / "pipeline.toml"
+        file.write_text(f'name = "job"\nsource = {source}\n{more}\n[table]\nuri = "out.lance"\n{table}\n')
+        return Job(load(file), spark, follow=changed.get("follow", False), stop=stop)
+
+    yield make
+    for view in ("source", "first", "step1", "step2"):
+        spark.catalog.dropTempView(view)
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    found = lance.dataset(str(folder / "out.lance")).to_table().to_pylist()
+    return sorted(found, key=lambda row: [str(value) for value in row.values()])
+
+
+def require_exact(folder: Path) -> None:
+    notes = checkpoints.read(str(folder / ".headrace/checkpoints/job"))
+    (account,) = audit(LanceStore(Location(str(folder / "out.lance"))), checkpoint=notes)
+    assert account.problems == ()
+
+
+def test_rows_go_through_the_steps_into_the_table(job: Callable[..., Job], folder: Path) -> None:
+    """C15: each epoch is told of with what it took, and a second run finds nothing new."""
+    steps = (
+        '[[step]]\nname = "first"\nsql = "SELECT id * 10 AS id, kind FROM source"\n'
+        "[[step]]\nsql = \"SELECT id, upper(kind) AS kind FROM first WHERE kind <> 'b'\"\n"
+    )
+    told: list[tuple[Progress, Totals]] = []
+    totals = job(steps).run(lambda progress, so_far: told.append((progress, so_far)))
+    assert [row["id"] for row in rows(folder)] == [0, 0, 20, 40, 50, 60]
+    assert {row["kind"] for row in rows(folder)} == {"A", "C"}
+    assert [progress.epoch for progress, _ in told] == [0, 1, 2, 3]
+    assert [progress.rows_landed for progress, _ in told] == [1, 1, 2, 2]
+    assert all(progress.rows_in >= progress.rows_landed for progress, _ in told)
+    assert [progress.version for progress, _ in told] == [3, 4, 5, 6]
+    for progress, _ in told:
+        assert set(progress.phases) == {"reading ahead", "planning", "writing", "committing", "noting"}
+        assert 0 < sum(progress.phases.values()) <= progress.seconds * 1.5
+        assert progress.phases["writing"] > progress.phases["committing"] > 0
+    assert (totals.epochs, totals.rows, totals.skipped, totals.version) == (4, 6, 0, 6)
+    assert job(steps).run() == Totals()
+    require_exact(folder)
+
+
+def test_a_lance_source_tells_how_far_behind_the_pipeline_is(job: Callable[..., Job], folder: Path) -> None:
+    """C15, R4: in versions of the table it reads."""
+    for number in range(3):
+        lance.write_dataset(
+            pa.table({"id": [number]}), str(folder / "from.lance"), mode="append" if number else "create"
+        )
+    source = '{ format = "lance", path = "from.lance", options = { startingVersion = 1, maxFilesPerTrigger = 1 } }'
+    told: list[Progress] = []
+    job(source=source).run(lambda progress, _: told.append(progress))
+    assert [progress.lag for progress in told] == [(2, "versions"), (1, "versions"), (0, "versions")]
+    assert [row["id"] for row in rows(folder)] == [0, 1, 2]
+
+
+def test_an_epoch_without_rows_and_one_that_had_landed_are_told_of(job: Callable[..., Job], folder: Path) -> None:
+    """C15, L8, L13: as such."""
+    step = "[[step]]\nsql = \"SELECT * FROM source WHERE kind <> 'c'\"\n"
+    totals = job(step).run()
+    assert (totals.epochs, totals.empty, totals.rows) == (3, 1, 6)
+    notes = folder / ".headrace/checkpoints/job/commits"
+    (notes / "3").unlink()
+    (notes / ".3.crc").unlink()
+    told: list[Progress] = []
+    totals = job(step).run(lambda progress, _: told.append(progress))
+    assert [(progress.epoch, progress.was_skipped, progress.version) for progress in told] == [(3, True, None)]
+    assert (totals.epochs, totals.skipped) == (0, 1)
+    assert len(rows(folder)) == 6
+    require_exact(folder)
+
+
+@pytest.mark.parametrize(
+    ("table", "step", "expected"),
+    [
+        (
+            'mode = "upsert"\nkeys = ["id"]\ncreate = true',
+            "",
+            [(0, "c"), (1, "b"), (2, "a"), (3, "b"), (4, "c"), (5, "a"), (6, "a")],
+        ),
+        (
+            'mode = "complete"\ncreate = true',
+            '[[step]]\nsql = "SELECT count(*) AS id, kind FROM source GROUP BY kind"\n',
+            [(2, "b"), (2, "c"), (4, "a")],
+        ),
+    ],
+    ids=["upsert", "complete"],
+)
+def test_every_mode_does_what_it_says(
+    job: Callable[..., Job], folder: Path, table: str, step: str, expected: list[tuple[int, str]]
+) -> None:
+    """C15, L9, L11."""
+    job(step, table).run()
+    assert sorted((row["id"], row["kind"]) for row in rows(folder)) == expected
+    require_exact(folder)
+
+
+def test_a_job_that_is_told_to_stop_ends_with_its_epoch(job: Callable[..., Job], folder: Path) -> None:
+    """C16: what has begun lands, nothing more begins, and the next run goes on from there."""
+    stop = Stop()
+    totals = job(stop=stop).run(lambda *_: stop.ask() if not stop.is_asked else None)
+    assert 1 <= totals.epochs < len(FILES)
+    assert len(rows(folder)) == totals.rows
+    job().run()
+    assert len(rows(folder)) == 8
+    require_exact(folder)
+
+
+def test_a_job_that_follows_goes_on_until_it_is_told_to_stop(job: Callable[..., Job], folder: Path) -> None:
+    """C16: while it waits for rows it stops at once."""
+    stop = Stop()
+    heard: list[int] = []
+
+    def hear(progress: Progress, _: Totals) -> None:
+        heard.append(progress.epoch)
+        if progress.epoch == 3:
+            lines = json.dumps({"id": 99, "kind": "late"})
+            (folder / "in" / "late.json").write_text(lines)
+        if progress.epoch == 4:
+            stop.ask()
+
+    job(stop=stop, follow=True).run(hear)
+    assert heard == [0, 1, 2, 3, 4]
+    assert 99 in [row["id"] for row in rows(folder)]
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind", "said"),
+    [
+        ({"more": '[[step]]\nsql = "SELEC 1"\n'}, PlanError, "Step 1 cannot be planned"),
+        ({"more": '[[step]]\nname = "first"\nsql = "SELECT nope FROM source"\n'}, PlanError, r"Step 1 \(first\).*nope"),
+        ({"more": '[[step]]\nsql = "SELECT 1 AS id"\n'}, ConfigurationError, "Step 1 does not read the stream"),
+        ({"source": '{ format = "nonsense" }'}, PlanError, "The source 'nonsense' cannot be used"),
+        ({"source": '{ format = "json", path = "in" }'}, PlanError, "The source 'json' cannot be used: .*[Ss]chema"),
+        ({"table": ""}, TableNotFoundError, "There is no Lance table"),
+    ],
+)
+def test_what_cannot_be_run_is_said_in_a_sentence(
+    job: Callable[..., Job], changed: dict[str, str], kind: type[Exception], said: str
+) -> None:
+    """C15: of our own kind, with what Spark said in its first line."""
+    with pytest.raises(kind, match=said):
+        job(**changed).run()
+
+
+def test_what_fails_on_the_way_is_the_error_it_was(job: Callable[..., Job], folder: Path) -> None:
+    """C15: rows that do not fit, and a step that fails on a row."""
+    job().run()
+    (folder / "in" / "more.json").write_text(json.dumps({"id": 7, "kind": "x"}))
+    with pytest.raises(SchemaMismatchError, match="new_column"):
+        job('[[step]]\nsql = "SELECT id, kind, 1 AS new_column FROM source"\n').run()
+    with pytest.raises(ExecutionError, match=r"The query failed: .*"):
+        job("[[step]]\nsql = \"SELECT id, raise_error('no such luck') AS kind FROM source\"\n").run()
+    assert len(rows(folder)) == 8
