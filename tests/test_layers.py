@@ -35,6 +35,8 @@ MAY_IMPORT_OF_HEADRACE = {
 MAY_IMPORT_FROM_OUTSIDE = {
     "tables": {"_errors", "_arrow", "_crash", "_version"},
     "spark": {"_errors", "tables"},
+    "pipeline": {"_errors", "spark"},
+    "cli": {"_crash", "_errors", "_reader", "_render", "_session", "_version", "pipeline", "spark", "tables"},
 }
 
 # What loads when it is used, and not before. DataFusion is slow to load where pandas is installed: it makes

@@ -169,6 +169,24 @@ class SessionContext:
             self._require_free(name)
             self._engine.add_native(name, lance_table(name, str(uri), storage_options, version))
 
+    def register_history(self, name: str, uri: str | Path, *, storage_options: Mapping[str, str] | None = None) -> None:
+        """Register the history of a Lance table: what each version did, by which query, epoch and run.
+
+        Args:
+            name: What queries call it.
+            uri: Where the Lance table is.
+            storage_options: Credentials and settings of the object store; they appear in no message.
+
+        Raises:
+            TableNotFoundError: There is no Lance table.
+            TableExistsError: The name is taken.
+        """
+        from headrace._history import TableHistory
+        from headrace._sources import require_storage_options
+
+        name = self._require_name(name)
+        self.register_table(name, TableHistory(str(uri), require_storage_options(name, storage_options)))
+
     def register_parquet(
         self, name: str, path: str | Path, *, schema: pa.Schema | None = None, file_extension: str | None = None
     ) -> None:

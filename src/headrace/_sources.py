@@ -31,7 +31,7 @@ def lance_table(name: str, uri: str, storage_options: Mapping[str, str] | None, 
     Raises:
         StorageError: There is no table, or no such version of it. Storage options are never in the message.
     """
-    options = _require_storage_options(name, storage_options)
+    options = require_storage_options(name, storage_options)
     is_number = isinstance(version, int) and not isinstance(version, bool) and version >= 0
     if version is not None and not is_number and not isinstance(version, str):
         raise InvalidArgumentError(f"Table {name!r}: version must be a number or a tag, not {version!r}.")
@@ -106,7 +106,12 @@ def memory_table(data: pa.Table | pa.RecordBatch) -> Register:
     return lambda context, quoted: context.register_record_batches(quoted, [batches])
 
 
-def _require_storage_options(name: str, options: object) -> dict[str, str]:
+def require_storage_options(name: str, options: object) -> dict[str, str]:
+    """Storage options, checked; none if there are none.
+
+    Raises:
+        InvalidArgumentError: They are not a mapping of text to text.
+    """
     if options is None:
         return {}
     if not isinstance(options, Mapping) or not all(isinstance(text, str) for pair in options.items() for text in pair):

@@ -137,10 +137,10 @@ def _run(place: Path, more: dict[str, str]) -> int:
 def _ask(place: Path) -> None:
     import pyarrow as pa
 
-    import headrace
+    from headrace._session import SessionContext
 
     schema = pa.schema([("item", pa.string()), ("factor", pa.float64())])
-    with headrace.SessionContext() as session:
+    with SessionContext() as session:
         session.register_lance("orders", str(place / "orders.lance"))
         sink = session.register_streaming_table("prices", schema, capacity=1)
 

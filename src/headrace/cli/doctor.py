@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import sys
@@ -128,16 +129,14 @@ def _clash() -> Iterator[Finding]:
 def _jar_folders() -> Iterator[str]:
     if home := os.environ.get("SPARK_HOME"):
         yield f"{home}/jars"
-    try:
-        import pyspark
-    except ImportError:
-        return
-    yield str(Path(pyspark.__file__).parent / "jars")
+    found = importlib.util.find_spec("pyspark")
+    if found is not None and found.origin is not None:
+        yield str(Path(found.origin).parent / "jars")
 
 
 def _writes(place: str | None) -> Iterator[Finding]:
     """Lance's native table provider is compiled for one major of DataFusion, so that is tried too."""
-    import headrace
+    from headrace._session import SessionContext
     from headrace.tables.location import Location
     from headrace.tables.probe import probe_table
 
@@ -147,7 +146,7 @@ def _writes(place: str | None) -> Iterator[Finding]:
         with probe_table(Location(uri)) as rows:
             what = f"an epoch was landed twice in {place}, and is there once" if rows == 1 else f"{rows} rows, not 1"
             yield Finding("write test", _OK if rows == 1 else _BAD, what)
-            with headrace.SessionContext() as session:
+            with SessionContext() as session:
                 session.register_lance("t", uri)
                 count = session.sql("select x from t where x > 0").count()
             yield Finding("query test", _OK if count == rows else _BAD, "the embedded session read it")

@@ -13,9 +13,9 @@ import pyarrow as pa
 from headrace._render import Box
 
 if TYPE_CHECKING:
-    import headrace
+    from headrace._reader import RecordBatchReader
 
-Printer = Callable[["headrace.RecordBatchReader"], None]
+Printer = Callable[["RecordBatchReader"], None]
 
 
 def printer(style: str) -> Printer:
@@ -23,7 +23,7 @@ def printer(style: str) -> Printer:
     return {"box": _box, "csv": _csv, "json": _json, "arrow": _arrow}[style]
 
 
-def _box(reader: headrace.RecordBatchReader) -> None:
+def _box(reader: RecordBatchReader) -> None:
     """Columns are as wide as the first batch needs; wider values that come later are cut."""
     if not reader.schema.names:
         return
@@ -40,7 +40,7 @@ def _box(reader: headrace.RecordBatchReader) -> None:
     click.echo(f"{rows:,} row{'' if rows == 1 else 's'}")
 
 
-def _csv(reader: headrace.RecordBatchReader) -> None:
+def _csv(reader: RecordBatchReader) -> None:
     from pyarrow import csv
 
     out = sys.stdout.buffer
@@ -50,13 +50,13 @@ def _csv(reader: headrace.RecordBatchReader) -> None:
             out.flush()
 
 
-def _json(reader: headrace.RecordBatchReader) -> None:
+def _json(reader: RecordBatchReader) -> None:
     for batch in _with_rows(reader):
         for row in batch.to_pylist():
             click.echo(json.dumps(row, default=_plain, ensure_ascii=False))
 
 
-def _arrow(reader: headrace.RecordBatchReader) -> None:
+def _arrow(reader: RecordBatchReader) -> None:
     if sys.stdout.isatty():
         raise click.UsageError("An Arrow stream is not for a terminal: send it to a file or a program.")
     out = sys.stdout.buffer
@@ -66,7 +66,7 @@ def _arrow(reader: headrace.RecordBatchReader) -> None:
             out.flush()
 
 
-def _with_rows(reader: headrace.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+def _with_rows(reader: RecordBatchReader) -> Iterator[pa.RecordBatch]:
     return (batch for batch in reader if batch.num_rows)
 
 

@@ -22,7 +22,7 @@ from headrace.cli.entry import tell
 from headrace.cli.statements import is_complete, split
 
 if TYPE_CHECKING:
-    import headrace
+    from headrace._session import SessionContext
     from headrace.cli.printing import Printer
 
 _LEAVE = ("\\q", "exit", "quit")
@@ -37,7 +37,7 @@ order outer over partition right row_number select sum table then union using va
 """
 
 
-def converse(session: headrace.SessionContext, show: Printer) -> None:
+def converse(session: SessionContext, show: Printer) -> None:
     """Ask for statements and print what they give, until the user leaves."""
     click.echo(f"Statements end with a semicolon; {_LEAVE[0]} or Ctrl-D leaves, \\d lists the tables.")
     prompt: PromptSession[str] = PromptSession(
@@ -64,7 +64,7 @@ def converse(session: headrace.SessionContext, show: Printer) -> None:
                 break
 
 
-def _answer(session: headrace.SessionContext, statement: str, show: Printer) -> bool:
+def _answer(session: SessionContext, statement: str, show: Printer) -> bool:
     try:
         with session.sql(statement).execute_stream() as reader:
             show(reader)
@@ -97,7 +97,7 @@ def _keys() -> KeyBindings:
 class _Words(Completer):
     """Keywords, tables and their columns."""
 
-    def __init__(self, session: headrace.SessionContext) -> None:
+    def __init__(self, session: SessionContext) -> None:
         self._session = session
 
     def get_completions(self, document: Document, complete_event: CompleteEvent) -> Iterable[Completion]:

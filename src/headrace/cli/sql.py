@@ -12,7 +12,7 @@ from headrace.cli.statements import split
 from headrace.cli.tables import pairs
 
 if TYPE_CHECKING:
-    import headrace
+    from headrace._session import SessionContext
 
 _SUFFIXES = {
     ".lance": "lance",
@@ -63,10 +63,10 @@ def sql(
     """
     if statements is not None and script is not None:
         raise click.UsageError("Give -c or -f, not both.", click.get_current_context())
-    import headrace
+    from headrace._session import SessionContext
     from headrace.cli.printing import printer
 
-    with headrace.SessionContext(memory_limit=memory_limit) as session:
+    with SessionContext(memory_limit=memory_limit) as session:
         for name, uri in tables.items():
             _register(session, name, uri, storage)
         show = printer(style)
@@ -81,7 +81,7 @@ def sql(
                 show(reader)
 
 
-def _register(session: headrace.SessionContext, name: str, uri: str, storage: dict[str, str]) -> None:
+def _register(session: SessionContext, name: str, uri: str, storage: dict[str, str]) -> None:
     kind = _kind(uri)
     if kind == "lance":
         session.register_lance(name, uri, storage_options=storage or None)
