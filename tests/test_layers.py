@@ -35,11 +35,23 @@ MAY_IMPORT_OF_HEADRACE = {
 MAY_IMPORT_FROM_OUTSIDE = {
     "tables": {"_errors", "_arrow", "_crash", "_version"},
     "spark": {"_errors", "tables"},
+    "ui": {"_errors", "_channel", "pipeline"},
 }
 
 # What loads when it is used, and not before. DataFusion is slow to load where pandas is installed: it makes
 # pyarrow scalars while it loads, and pyarrow then loads pandas to recognise its values.
-LOADED_ON_USE = ("datafusion", "lance", "pyspark", "pyarrow", "pandas", "asyncio", "click", "rich", "msgspec")
+LOADED_ON_USE = (
+    "datafusion",
+    "lance",
+    "pyspark",
+    "pyarrow",
+    "pandas",
+    "asyncio",
+    "click",
+    "rich",
+    "msgspec",
+    "uvicorn",
+)
 
 MAX_IMPORT_SECONDS = 0.2
 
