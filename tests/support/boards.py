@@ -8,7 +8,9 @@ from headrace.pipeline.progress import Progress, Totals
 from headrace.ui import Board
 
 
-def progress(epoch: int, *, rows: int = 1_000, seconds: float = 0.5, skipped: bool = False, lag: int = 3) -> Progress:
+def progress(
+    epoch: int, *, rows: int = 1_000, seconds: float = 0.5, skipped: bool = False, lag: int | None = 3
+) -> Progress:
     parts = {"reading ahead": 0.05, "planning": 0.1, "noting": 0.1, "writing": 0.5, "committing": 0.2}
     return Progress(
         epoch,
@@ -19,7 +21,7 @@ def progress(epoch: int, *, rows: int = 1_000, seconds: float = 0.5, skipped: bo
         {name: part * seconds for name, part in parts.items()},
         epoch + 2,
         skipped,
-        (lag, "files"),
+        None if lag is None else (lag, "files"),
     )
 
 
