@@ -40,7 +40,7 @@ export function ticks(most, isWhole) {
 }
 
 function timeTicks(first, last, width) {
-  const room = Math.max(1, Math.floor(width / 90));
+  const room = Math.max(1, Math.floor(width / 70));
   const step = TIME_STEPS.find((each) => (last - first) / each <= room) ?? Math.ceil((last - first) / room / 86400) * 86400;
   const shift = new Date(first * 1000).getTimezoneOffset() * 60;
   const found = [];
@@ -84,10 +84,10 @@ function horizontalPadding(element) {
 }
 
 function swatch(series) {
-  const sample = svg("svg", { width: 18, height: 10, "aria-hidden": "true" });
+  const sample = svg("svg", { width: series.kind === "line" ? 18 : 10, height: 10, "aria-hidden": "true" });
   if (series.kind === "line") sample.append(svg("path", { class: `line ${series.style}`, d: "M1 5H17" }));
-  else if (series.kind === "mark") sample.append(svg("circle", { class: "mark", cx: 9, cy: 5, r: 3 }));
-  else sample.append(svg("rect", { class: series.style, x: 4, width: 10, height: 10, rx: 2 }));
+  else if (series.kind === "mark") sample.append(svg("circle", { class: "mark", cx: 5, cy: 5, r: 3 }));
+  else sample.append(svg("rect", { class: series.style, width: 10, height: 10, rx: 2 }));
   return sample;
 }
 
@@ -114,7 +114,7 @@ function place(figure, spec, plot, hover) {
     const start = plot.getBoundingClientRect().left - figure.getBoundingClientRect().left + x;
     const isRight = start + 14 + tip.offsetWidth > figure.clientWidth;
     tip.style.left = `${Math.max(4, isRight ? start - 14 - tip.offsetWidth : start + 14)}px`;
-    tip.style.top = `${plot.offsetTop + plot.getBoundingClientRect().top - figure.getBoundingClientRect().top + 14}px`;
+    tip.style.top = `${plot.getBoundingClientRect().top - figure.getBoundingClientRect().top + MARGIN.top}px`;
   };
   plot.addEventListener("pointermove", (event) => show(hover.nearest(event.clientX - plot.getBoundingClientRect().left)));
   plot.addEventListener("pointerleave", () => show(null));

@@ -132,7 +132,7 @@ function showCharts(epochs) {
   });
   bars(at("phases"), {
     title: "Where an epoch's time goes", unit: "seconds", height: 230, series: SERIES, value: seconds,
-    label: (value, top) => value.toFixed(top < 1 ? 2 : top < 10 ? 1 : 0), mark: "skipped replay",
+    label: (value, top) => value.toFixed(top < 1 ? 2 : top < 10 ? 1 : 0), mark: "skipped",
     summary: `Last epoch: ${seconds(last.seconds)}.`,
     bars: epochs.map((each) => {
       const named = Object.values(each.phases).reduce((sum, part) => sum + part, 0);
