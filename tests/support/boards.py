@@ -41,7 +41,7 @@ class Clock:
         return self.now
 
 
-def busy_board(epochs: int = 90, *, clock: Clock | None = None) -> Board:
+def busy_board(epochs: int = 90, *, first: int = 0, clock: Clock | None = None) -> Board:
     """Ups and downs, a replay after a crash, compaction now and then: as a run of some minutes looks."""
     clock = clock or Clock()
     board = Board("orders-by-minute", "s3://lake/orders_by_minute.lance", clock=clock)
@@ -55,6 +55,6 @@ def busy_board(epochs: int = 90, *, clock: Clock | None = None) -> Board:
         fragments = 4 if epoch % 16 == 15 else fragments + 2
         lag = max(0, lag + int(6 * math.sin(epoch / 9)) - 1)
         clock.now += seconds + 0.4
-        told = progress(epoch, rows=rows, seconds=seconds, skipped=epoch < 2, lag=lag)
+        told = progress(first + epoch, rows=rows, seconds=seconds, skipped=epoch < 2, lag=lag)
         tell(board, totals, told, versions=min(50, 3 + epoch), fragments=fragments)
     return board

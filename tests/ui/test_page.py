@@ -99,11 +99,11 @@ def test_the_numbers_of_a_run_are_on_the_page(browser: Browser) -> None:
     assert "undefined" not in page
 
 
-@pytest.mark.parametrize("epochs", [1, 2, 500])
+@pytest.mark.parametrize(("epochs", "first"), [(1, 0), (2, 0), (500, 12_345_678)])
 @pytest.mark.parametrize("width", [420, 1280])
-def test_it_is_readable_wide_and_narrow(browser: Browser, width: int, epochs: int) -> None:
+def test_it_is_readable_wide_and_narrow(browser: Browser, width: int, epochs: int, first: int) -> None:
     """C8: nothing is wider than the window, and no label lies on another, be there few epochs or many."""
-    told = busy_board(epochs).snapshot()
+    told = busy_board(epochs, first=first).snapshot()
     with Stage(lambda _: told, MEASURE) as stage:
         page = browser.page(stage.framed(width), "--window-size=1400,1000")
     measured = json.loads(html.unescape(text_of(page, "measured")))

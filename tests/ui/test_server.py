@@ -186,6 +186,8 @@ def test_a_browser_that_is_looking_sees_how_the_run_ended(board: Board) -> None:
         board.fail("the bucket is gone")
         closing = threading.Thread(target=page.close)
         closing.start()
+        closing.join(0.5)
+        assert closing.is_alive()
         assert json.loads(get(page, "/api/status").text)["message"] == "the bucket is gone"
         closing.join(10)
         assert not closing.is_alive()
