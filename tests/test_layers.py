@@ -36,12 +36,24 @@ MAY_IMPORT_FROM_OUTSIDE = {
     "tables": {"_errors", "_arrow", "_crash", "_version"},
     "spark": {"_errors", "tables"},
     "pipeline": {"_errors", "spark"},
-    "cli": {"_crash", "_errors", "_reader", "_render", "_session", "_version", "pipeline", "spark", "tables"},
+    "cli": {"_crash", "_errors", "_reader", "_render", "_session", "_version", "pipeline", "spark", "tables", "ui"},
+    "ui": {"_errors", "_channel", "pipeline"},
 }
 
 # What loads when it is used, and not before. DataFusion is slow to load where pandas is installed: it makes
 # pyarrow scalars while it loads, and pyarrow then loads pandas to recognise its values.
-LOADED_ON_USE = ("datafusion", "lance", "pyspark", "pyarrow", "pandas", "asyncio", "click", "rich", "msgspec")
+LOADED_ON_USE = (
+    "datafusion",
+    "lance",
+    "pyspark",
+    "pyarrow",
+    "pandas",
+    "asyncio",
+    "click",
+    "rich",
+    "msgspec",
+    "uvicorn",
+)
 
 MAX_IMPORT_SECONDS = 0.2
 

@@ -14,7 +14,7 @@ from command import command, environment, headrace, succeeds
 
 from headrace.cli.commands import _COMMANDS
 
-HEAVY = ("pyarrow", "lance", "datafusion", "pyspark", "pandas", "numpy", "rich", "prompt_toolkit", "msgspec")
+HEAVY = ("pyarrow", "lance", "datafusion", "pyspark", "pandas", "numpy", "rich", "prompt_toolkit", "msgspec", "uvicorn")
 MOST_SECONDS = 0.3
 
 # Prints how long the help takes from the start of the interpreter's own work, and what was loaded for it.

@@ -27,6 +27,9 @@ _COLORS = {"reading ahead": "blue", "planning": "cyan", "writing": "green", "com
 class Display(Protocol):
     """Shows how a pipeline is getting on."""
 
+    def page(self, url: str) -> None:
+        """There is a status page."""
+
     def begin(self, pipeline: Pipeline) -> None:
         """Spark is started for it."""
 
@@ -53,6 +56,9 @@ def display(*, is_json: bool) -> Iterator[Display]:
 
 
 class _Json:
+    def page(self, url: str) -> None:
+        print_json({"event": "ui", "url": url})
+
     def begin(self, pipeline: Pipeline) -> None:
         print_json({"event": "begin", "pipeline": pipeline.name, "table": pipeline.table.uri})
 
@@ -68,6 +74,9 @@ class _Json:
 
 
 class _Lines:
+    def page(self, url: str) -> None:
+        click.echo(f"Status page: {url}", err=True)
+
     def begin(self, pipeline: Pipeline) -> None:
         click.echo(f"{pipeline.name}: {pipeline.source.format} to {pipeline.table.uri}")
 
@@ -93,6 +102,7 @@ class _Live:
         self._epochs: deque[Progress] = deque(maxlen=_LAST_EPOCHS)
         self._title = ""
         self._note = "Spark starts"
+        self._page = ""
 
     def __enter__(self) -> _Live:
         self._live.__enter__()
@@ -101,6 +111,10 @@ class _Live:
 
     def __exit__(self, *raised: Any) -> None:
         self._live.__exit__(*raised)
+
+    def page(self, url: str) -> None:
+        self._page = f"Status page: {url}"
+        self._draw(None)
 
     def begin(self, pipeline: Pipeline) -> None:
         self._title = f"{pipeline.name}: {pipeline.source.format} to {pipeline.table.uri}"
@@ -144,6 +158,8 @@ class _Live:
                 _bar(each),
             )
         parts: list[RenderableType] = [Text(self._title, style="bold")] if self._title else []
+        if self._page:
+            parts.append(Text(self._page, style="dim"))
         if self._epochs:
             legend = Text()
             for name, color in _COLORS.items():

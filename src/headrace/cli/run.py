@@ -25,8 +25,11 @@ _GRACE_SECONDS = 10.0
 @click.option("--once/--follow", default=True, help="Stop when all there is has landed (the default), or go on.")
 @click.option("--master", help="The Spark to use, such as spark://host:7077; the file's, or one in this process.")
 @click.option("--json", "is_json", is_flag=True, help="Print one JSON object a line.")
+@click.option(
+    "--ui", type=click.IntRange(0, 65535), metavar="PORT", help="A status page on this port of 127.0.0.1; 0 picks one."
+)
 @click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Where Spark's own output goes.")
-def run(pipeline: Path, once: bool, master: str | None, is_json: bool, log: Path | None) -> int:
+def run(pipeline: Path, once: bool, master: str | None, is_json: bool, ui: int | None, log: Path | None) -> int:
     """Run PIPELINE, a file such as `headrace init` writes.
 
     Ctrl-C, or SIGTERM, stops after the epoch that is going on; a second one at once. Either is safe: the next run goes
@@ -38,13 +41,14 @@ def run(pipeline: Path, once: bool, master: str | None, is_json: bool, log: Path
     """  # noqa: D301 - click wants the character itself
     from headrace.cli.display import display
     from headrace.cli.noise import noise_to
+    from headrace.cli.page import with_page
     from headrace.pipeline import load
     from headrace.pipeline.java import require_java
 
     plan = load(pipeline)
     require_java()
     log = log or pipeline.parent / ".headrace" / f"{Path(plan.checkpoint).name}.log"
-    with noise_to(log), display(is_json=is_json) as shown:
+    with noise_to(log), display(is_json=is_json) as plain, with_page(plain, plan, ui) as shown:
         from headrace.pipeline.job import Job, Stop
         from headrace.pipeline.session import start_spark
 

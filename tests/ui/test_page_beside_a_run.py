@@ -1,0 +1,176 @@
+"""The status page as the command uses it: what a display is told is on the board too."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import threading
+import urllib.request
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from boards import Clock, progress
+from command import headrace
+
+from headrace.cli.display import display
+from headrace.cli.page import Counter, with_page
+from headrace.pipeline import Pipeline, load
+from headrace.pipeline.progress import Totals
+
+FILE = """
+name = "numbers"
+[source]
+format = "rate"
+[table]
+uri = "{uri}"
+create = true
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "numbers.toml"
+    path.write_text(FILE.format(uri=tmp_path / "numbers.lance"))
+    return path
+
+
+@pytest.fixture
+def plan(file: Path) -> Pipeline:
+    return load(file)
+
+
+def append(plan: Pipeline) -> None:
+    lance.write_dataset(pa.table({"n": [1, 2, 3]}), plan.table.uri, mode="append")
+
+
+def status(url: str) -> dict[str, object]:
+    with urllib.request.urlopen(f"{url}api/status", timeout=10) as answer:
+        found: dict[str, object] = json.load(answer)
+    return found
+
+
+def test_the_page_is_told_what_the_display_is_told(plan: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    """C8: its address is an event like the others, and every line is JSON."""
+    append(plan)
+    totals = Totals()
+    states = []
+    with display(is_json=True) as plain, with_page(plain, plan, 0) as shown:
+        url = json.loads(capsys.readouterr().out)["url"]
+        states.append(status(url)["state"])
+        shown.begin(plan)
+        states.append(status(url)["state"])
+        totals.add(progress(5))
+        shown.epoch(progress(5), totals)
+        told = status(url)
+        shown.stopping()
+        states.append(status(url)["state"])
+        shown.end(totals)
+        states.append(status(url)["state"])
+    assert states == ["starting", "running", "stopping", "ended"]
+    (epoch,) = told["epochs"]  # type: ignore[misc]
+    assert (epoch["epoch"], epoch["versions"], epoch["fragments"]) == (5, 1, 1)
+    assert told["totals"]["rows"] == 800  # type: ignore[index]
+    events = [json.loads(line)["event"] for line in capsys.readouterr().out.splitlines()]
+    assert events == ["begin", "epoch", "stopping", "end"]
+
+
+def test_the_address_is_said_on_standard_error(plan: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+    """C8: once, and not among what a run prints."""
+    with display(is_json=False) as plain, with_page(plain, plan, 0):
+        pass
+    said = capsys.readouterr()
+    assert said.err.startswith("Status page: http://127.0.0.1:")
+    assert said.err.count("\n") == 1
+    assert said.out == ""
+
+
+def test_without_the_option_there_is_no_page(plan: Pipeline) -> None:
+    """C8: the display is the one there was."""
+    with display(is_json=True) as plain, with_page(plain, plan, None) as shown:
+        assert shown is plain
+
+
+def test_a_run_that_fails_says_so_on_its_page_and_in_its_own_words(
+    plan: Pipeline, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C8: the error goes on as it was, once the browser that is looking has seen it."""
+    seen: list[dict[str, object]] = []
+
+    def run() -> None:
+        with display(is_json=True) as plain, with_page(plain, plan, 0) as shown:
+            url = json.loads(capsys.readouterr().out)["url"]
+            shown.begin(plan)
+            assert status(url)["state"] == "running"
+            threading.Timer(0.3, lambda: seen.append(status(url))).start()
+            raise RuntimeError("the bucket is gone")
+
+    with pytest.raises(RuntimeError, match="the bucket is gone"):
+        run()
+    assert [(told["state"], told["message"]) for told in seen] == [("failed", "the bucket is gone")]
+
+
+def test_a_table_is_counted_at_most_once_a_second(plan: Pipeline) -> None:
+    """C8: versions and fragments, as they are then."""
+    clock = Clock(0.0)
+    counter = Counter(plan, clock=clock)
+    append(plan)
+    assert counter.count() == (1, 1)
+    append(plan)
+    clock.now = 0.9
+    assert counter.count() == (None, None)
+    clock.now = 1.0
+    assert counter.count() == (2, 2)
+
+
+def test_a_table_that_is_slow_to_count_is_counted_less_often(plan: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C8: for no more than a tenth of the time."""
+    clock = Clock(0.0)
+    counter = Counter(plan, clock=clock)
+    append(plan)
+    ours = lance.dataset
+
+    def slow(*arguments: object, **more: object) -> object:
+        clock.now += 2.0
+        return ours(*arguments, **more)
+
+    monkeypatch.setattr(lance, "dataset", slow)
+    assert counter.count() == (1, 1)
+    clock.now = 21.9
+    assert counter.count() == (None, None)
+    clock.now = 22.0
+    assert counter.count() == (1, 1)
+
+
+def test_a_table_that_cannot_be_counted_is_logged_once_and_the_run_goes_on(
+    plan: Pipeline, caplog: pytest.LogCaptureFixture
+) -> None:
+    """C8: there is none before the first epoch, for one."""
+    clock = Clock(0.0)
+    counter = Counter(plan, clock=clock)
+    assert counter.count() == (None, None)
+    clock.now = 5.0
+    assert counter.count() == (None, None)
+    assert [record.levelno for record in caplog.records if record.name == "headrace.ui"] == [logging.WARNING]
+    append(plan)
+    clock.now = 10.0
+    assert counter.count() == (1, 1)
+
+
+def test_a_port_that_is_taken_ends_the_command_before_spark_starts(file: Path) -> None:
+    """C8: a mistake on the command line, told in a sentence."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        done = headrace("run", str(file), "--json", "--ui", str(port))
+    assert done.returncode == 2, done.stderr
+    assert f"port {port} of 127.0.0.1" in done.stderr
+    assert done.stdout == ""
+
+
+def test_what_is_no_port_is_refused_by_the_command(file: Path) -> None:
+    """C8: with the range there is."""
+    done = headrace("run", str(file), "--ui", "70000")
+    assert done.returncode == 2
+    assert "70000 is not in the range 0<=x<=65535" in done.stderr
