@@ -48,10 +48,8 @@ bench: $(STAMP) ## Run every benchmark, one after the other
 	done
 
 .PHONY: demo
-demo: $(STAMP) ## Show the session at work, and a stream landed by Spark
-	@$(PY) examples/session.py
-	@echo "Spark starts; what it says itself goes to $(VENV)/spark.log"
-	@$(PY) examples/landing.py 2>$(VENV)/spark.log || { cat $(VENV)/spark.log; exit 1; }
+demo: $(STAMP) ## See a Spark stream killed and restarted, and every row there once (about a minute)
+	@$(VENV)/bin/headrace demo
 
 .PHONY: lock
 lock: $(PY) ## Write both requirements files anew (UPGRADE=1 takes the newest releases allowed)
