@@ -31,6 +31,7 @@ def init(folder: Path, force: bool) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     templates = files("headrace.pipeline") / "templates"
     for name, what in _FILES.items():
-        (folder / name).write_text((templates / name).read_text())
+        text = (templates / name).read_text()
+        (folder / name).write_text(text.replace("FOLDER", folder.absolute().as_uri()))
         click.echo(f"{folder / name}  {what}")
     click.echo(f"Next: headrace run {folder / 'pipeline.toml'}")
