@@ -20,7 +20,7 @@ from headrace.ui import Board, serve
 LIGHT, DARK = (0xF6, 0xF7, 0xF8), (0x12, 0x16, 0x1A)
 CHARTS = ("rate", "phases", "lag", "versions", "fragments")
 
-# Looks at the page when it is drawn: is anything wider than the window, or does any text of a chart lie on another?
+# Looks at the page when it is drawn: is anything too wide, or does any text lie on another or leave its box?
 MEASURE = """
 setTimeout(() => {
   const root = document.documentElement;
@@ -35,6 +35,8 @@ setTimeout(() => {
       }
     }
   }
+  for (const each of document.querySelectorAll("dt, dd"))
+    if (each.scrollWidth > each.clientWidth) crossed.push([each.textContent, "its box"]);
   const measured = top.document.createElement("pre");
   measured.id = "measured";
   measured.textContent = JSON.stringify({ width: innerWidth, wide: root.scrollWidth, crossed });
@@ -99,11 +101,13 @@ def test_the_numbers_of_a_run_are_on_the_page(browser: Browser) -> None:
     assert "undefined" not in page
 
 
-@pytest.mark.parametrize(("epochs", "first"), [(1, 0), (2, 0), (500, 12_345_678)])
+@pytest.mark.parametrize(("epochs", "first", "has_lag"), [(1, 0, True), (2, 0, False), (500, 12_345_678, True)])
 @pytest.mark.parametrize("width", [420, 1280])
-def test_it_is_readable_wide_and_narrow(browser: Browser, width: int, epochs: int, first: int) -> None:
+def test_it_is_readable_wide_and_narrow(browser: Browser, width: int, epochs: int, first: int, has_lag: bool) -> None:
     """C8: nothing is wider than the window, and no label lies on another, be there few epochs or many."""
     told = busy_board(epochs, first=first).snapshot()
+    for each in told["epochs"]:
+        each["lag"] = each["lag"] if has_lag else None
     with Stage(lambda _: told, MEASURE) as stage:
         page = browser.page(stage.framed(width), "--window-size=1400,1000")
     measured = json.loads(html.unescape(text_of(page, "measured")))

@@ -105,7 +105,7 @@ function showNumbers({ totals, epochs }, last) {
     ["landed", "Epochs landed", count(totals.epochs), totals.empty ? `${count(totals.empty)} without rows` : "in this run"],
     ["skipped", "Skipped replays", count(totals.skipped), "had landed before"],
     ["seconds", "Last epoch", seconds(last.seconds), `epoch ${count(last.epoch)}`],
-    ["behind", "Behind", last.lag ? short(last.lag.value) : "–", last.lag ? `${last.lag.unit} to read` : "the source does not tell"],
+    ["behind", "Behind", last.lag ? short(last.lag.value) : "–", last.lag ? `${last.lag.unit} to read` : "not told"],
     ["version", "Table version", orDash(totals.version), versions === null ? "" : `${count(versions)} kept`],
     ["pieces", "Fragments", orDash(lastKnown(epochs, "fragments")), "when last counted"],
   ];
