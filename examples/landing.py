@@ -1,7 +1,4 @@
-"""Spark lands orders in a Lance table exactly once, though one epoch is run twice, and a second stream reads them.
-
-Run by `make demo`.
-"""
+"""Spark lands orders in a Lance table exactly once, though one epoch is run twice, and a second stream reads them."""
 
 from __future__ import annotations
 
@@ -47,34 +44,29 @@ def arrive(folder: Path, number: int) -> None:
     pq.write_table(rows, folder / f"{number:03}.parquet")
 
 
-def land(spark, folder: Path) -> None:
-    """Every file that is there and not done yet, one an epoch."""
-    orders = spark.readStream.schema("id bigint, item string, total double").option("maxFilesPerTrigger", 1)
+def into_table(frame, key: str, table: str, folder: Path) -> None:
+    """All that is there and not done yet, into a Lance table; the key is by which landed epochs are recognised."""
     query = (
-        orders.parquet(str(folder / "arriving"))
-        .writeStream.format("lance")
-        .option("streamingQueryId", "orders-v1")
+        frame.writeStream.format("lance")
+        .option("streamingQueryId", key)
         .option("createTable", "true")
-        .option("checkpointLocation", str(folder / "checkpoint"))
+        .option("checkpointLocation", str(folder / f"{key}-checkpoint"))
         .trigger(availableNow=True)
-        .start(str(folder / "orders.lance"))
+        .start(str(folder / table))
     )
     query.awaitTermination()
+
+
+def land(spark, folder: Path) -> None:
+    """Every file that has arrived, one an epoch."""
+    orders = spark.readStream.schema("id bigint, item string, total double").option("maxFilesPerTrigger", 1)
+    into_table(orders.parquet(str(folder / "arriving")), "orders", "orders.lance", folder)
 
 
 def pick(spark, folder: Path) -> None:
-    """What was added to that table since the last time, as far as it is worth it, into another one."""
+    """What was added to that table since the last time, as far as it is large, into another one."""
     orders = spark.readStream.format("lance").load(str(folder / "orders.lance"))
-    query = (
-        orders.where("total > 90")
-        .writeStream.format("lance")
-        .option("streamingQueryId", "large-orders-v1")
-        .option("createTable", "true")
-        .option("checkpointLocation", str(folder / "large-checkpoint"))
-        .trigger(availableNow=True)
-        .start(str(folder / "large.lance"))
-    )
-    query.awaitTermination()
+    into_table(orders.where("total > 90"), "large", "large.lance", folder)
 
 
 def main() -> None:
@@ -90,8 +82,8 @@ def main() -> None:
         print("a second stream read them from there, and landed the large ones in another table")
 
         # What is left when the driver dies after the table's commit and before Spark's own note of it.
-        (folder / "checkpoint/commits/2").unlink()
-        (folder / "checkpoint/commits/.2.crc").unlink()
+        (folder / "orders-checkpoint/commits/2").unlink()
+        (folder / "orders-checkpoint/commits/.2.crc").unlink()
         arrive(folder / "arriving", 3)
         land(spark, folder)
         print("forgot that epoch 2 was done, restarted: Spark ran it again, and one more file")

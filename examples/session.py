@@ -1,4 +1,4 @@
-"""The four verbs of the session in one small story; run by `make demo`.
+"""The four verbs of the session in one small story.
 
 Sensor readings are pushed by a producer thread while the query runs, joined with a table implemented in
 Python, landed in a Lance table batch by batch, and streamed out of it again.

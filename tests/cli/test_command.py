@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from command import command, environment, headrace, succeeds
+from command import command, environment, headrace, on_a_terminal, succeeds
 
 from headrace.cli.commands import _COMMANDS
 
@@ -84,31 +82,10 @@ def test_debug_shows_where_an_error_came_from(tmp_path: Path) -> None:
         assert "TableNotFoundError" in done.stderr
 
 
-def on_a_terminal(*arguments: str, **more: str) -> str:
-    """What it writes where all its ends are a terminal."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        command(*arguments), stdin=slave, stdout=slave, stderr=slave, env=environment(TERM="xterm", **more)
-    )
-    os.close(slave)
-    said = b""
-    while True:
-        try:
-            some = os.read(master, 4096)
-        except OSError:
-            break
-        if not some:
-            break
-        said += some
-    process.wait(60)
-    os.close(master)
-    return said.decode()
-
-
 def test_colours_are_for_terminals_that_want_them() -> None:
     """C3: none in a pipe, none with NO_COLOR."""
-    assert "\x1b[" in on_a_terminal("nonsense")
-    assert "\x1b[" not in on_a_terminal("nonsense", NO_COLOR="1")
+    assert "\x1b[" in on_a_terminal("nonsense")[0]
+    assert "\x1b[" not in on_a_terminal("nonsense", NO_COLOR="1")[0]
     assert "\x1b[" not in headrace("nonsense").stderr
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pty
 import re
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import lance
 import pytest
-from command import command, environment, headrace, succeeds
+from command import command, environment, headrace, on_a_terminal, succeeds
 
 pytestmark = pytest.mark.xdist_group("pipelines")
 
@@ -161,22 +160,8 @@ def test_a_run_that_follows_ends_well_when_it_is_told_to(folder: Path) -> None:
 @pytest.mark.slow
 def test_a_terminal_shows_a_live_table(folder: Path) -> None:
     """C18: drawn anew in place, and what is left at the end are plain lines."""
-    master, slave = pty.openpty()
-    process = subprocess.Popen(
-        command("run", "pipeline.toml"), cwd=folder, stdin=slave, stdout=slave, stderr=slave,
-        env=environment(TERM="xterm-256color", COLUMNS="120", LINES="40"),
-    )  # fmt: skip
-    os.close(slave)
-    said = b""
-    while True:
-        try:
-            some = os.read(master, 65536)
-        except OSError:
-            break
-        said += some
-    os.close(master)
-    assert process.wait(60) == 0
-    text = said.decode()
+    text, code = on_a_terminal("run", "pipeline.toml", folder=folder)
+    assert code == 0
     assert "where the time goes" in text
     assert "\x1b[" in text
     plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -39,3 +40,28 @@ def succeeds(*arguments: str, folder: Path | None = None, given: str | None = No
     done = headrace(*arguments, folder=folder, given=given, **more)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
     return done.stdout
+
+
+def on_a_terminal(*arguments: str, folder: Path | None = None, **more: str) -> tuple[str, int]:
+    """What it writes where all its ends are a terminal, and its exit code."""
+    master, slave = pty.openpty()
+    process = subprocess.Popen(
+        command(*arguments),
+        cwd=folder,
+        stdin=slave,
+        stdout=slave,
+        stderr=slave,
+        env=environment(TERM="xterm-256color", COLUMNS="120", LINES="40", **more),
+    )
+    os.close(slave)
+    said = b""
+    while True:
+        try:
+            some = os.read(master, 65536)
+        except OSError:  # How Linux tells that nobody has the other end any more.
+            break
+        if not some:
+            break
+        said += some
+    os.close(master)
+    return said.decode(), process.wait(60)

@@ -50,15 +50,15 @@ def verify(table: str, storage: dict[str, str], checkpoint: str | None, query: s
 def _print(account: Account) -> None:
     color, word = ("red", "wrong") if account.problems else ("green", "ok")
     click.secho(f"{word:5} ", fg=color, bold=True, nl=False)
-    if account.checked:
-        empty = f", {len(account.empty)} empty" if account.empty else ""
-        click.echo(
-            f"{account.query}: epochs {account.checked}: {len(account.landed)} landed once{empty}, "
-            f"{account.rows:,} rows"
-            if not account.problems
-            else f"{account.query}: epochs {account.checked}"
-        )
-    else:
-        click.echo(f"{account.query}: nothing has landed yet")
+    click.echo(f"{account.query}: {_summary(account)}")
     for problem in account.problems:
         click.echo(f"      {problem}")
+
+
+def _summary(account: Account) -> str:
+    if not account.checked:
+        return "nothing has landed yet"
+    if account.problems:
+        return f"epochs {account.checked}"
+    empty = f", {len(account.empty)} empty" if account.empty else ""
+    return f"epochs {account.checked}: {len(account.landed)} landed once{empty}, {account.rows:,} rows"
