@@ -47,7 +47,8 @@ def job(spark: SparkSession, folder: Path) -> Iterator[Callable[..., Job]]:
         source = changed.get("source", '{ format = "json", path = "in", schema = "id BIGINT, kind STRING", '
                              "options = { maxFilesPerTrigger = 1 } }")  # fmt: skip
         file = folder / "pipeline.toml"
-        file.write_text(f'name = "job"\nsource = {source}\n{more}\n[table]\nuri = "out.lance"\n{table}\n')
+        trigger = f'trigger = "{changed["trigger"]}"\n' if "trigger" in changed else ""
+        file.write_text(f'name = "job"\n{trigger}source = {source}\n{more}\n[table]\nuri = "out.lance"\n{table}\n')
         return Job(load(file), spark, follow=changed.get("follow", False), stop=stop)
 
     yield make
@@ -180,6 +181,8 @@ def test_a_job_that_follows_goes_on_until_it_is_told_to_stop(job: Callable[..., 
         ({"more": '[[step]]\nsql = "SELECT 1 AS id"\n'}, ConfigurationError, "Step 1 does not read the stream"),
         ({"source": '{ format = "nonsense" }'}, PlanError, "The source 'nonsense' cannot be used"),
         ({"source": '{ format = "json", path = "in" }'}, PlanError, "The source 'json' cannot be used: .*[Ss]chema"),
+        ({"source": '{ format = "rate", schema = "id NOPE" }'}, PlanError, "The source 'rate' cannot be used: .*NOPE"),
+        ({"trigger": "now and then", "follow": True}, PlanError, "cannot be planned: .*now and then"),
         ({"table": ""}, TableNotFoundError, "There is no Lance table"),
     ],
 )

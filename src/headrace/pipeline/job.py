@@ -130,11 +130,11 @@ class Job:
             .option("checkpointLocation", pipeline.checkpoint)
             .foreachBatch(self._land)
         )
-        if not self._follow:
-            writer = writer.trigger(availableNow=True)
-        elif pipeline.trigger is not None:
-            writer = writer.trigger(processingTime=pipeline.trigger)
         try:
+            if not self._follow:
+                writer = writer.trigger(availableNow=True)
+            elif pipeline.trigger is not None:
+                writer = writer.trigger(processingTime=pipeline.trigger)
             return writer.start()
         except Exception as error:
             raise _explained(error) from error
@@ -143,9 +143,9 @@ class Job:
         """The source, and the steps over it."""
         source = self._pipeline.source
         reader = self._spark.readStream.format(source.format)
-        if source.schema is not None:
-            reader = reader.schema(source.schema)
         try:
+            if source.schema is not None:
+                reader = reader.schema(source.schema)
             frame = reader.options(**source.options).load(*([source.path] if source.path is not None else []))
         except Exception as error:
             raise PlanError(f"The source {source.format!r} cannot be used: {_first_line(error)}") from error
@@ -206,7 +206,7 @@ def _as_mapping(told: Any) -> Any:
 def _explained(error: Exception) -> HeadraceError:
     if isinstance(error, HeadraceError):
         return error
-    if type(error).__name__ == "AnalysisException":
+    if type(error).__name__ in ("AnalysisException", "IllegalArgumentException"):
         return PlanError(f"The pipeline cannot be planned: {_first_line(error)}")
     return ExecutionError(f"The query failed: {_first_line(error)}", hint="the log has all that Spark said.")
 
