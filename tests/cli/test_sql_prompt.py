@@ -55,6 +55,11 @@ class Terminal:
         before, _, self._shown = self._shown.partition(sign)
         return before
 
+    def hear_answer(self, sign: str) -> None:
+        """Reads until the sign and then a new prompt are shown: keys pressed before that are not the prompt's."""
+        self.hear(sign)
+        self.hear("headrace>")
+
     def close(self) -> None:
         self.process.kill()
         self.process.wait()
@@ -74,12 +79,12 @@ def test_statements_are_answered_and_errors_do_not_end_it(terminal: Terminal, tm
     """C14: a statement may take several lines; Ctrl-D leaves; what was asked is kept for the next time."""
     terminal.press("select sum(identifier) as total\r")
     terminal.press("from things;\r")
-    terminal.hear("│     6 │")
+    terminal.hear_answer("│     6 │")
     terminal.press("select nope;\r")
-    terminal.hear("No field named nope")
+    terminal.hear_answer("No field named nope")
     terminal.press("\\d\r")
     terminal.hear("identifier")
-    terminal.hear("1 row")
+    terminal.hear_answer("1 row")
     terminal.press("\x04")
     assert terminal.process.wait(PATIENCE) == 0
     history = tmp_path / "state/headrace/sql_history"
@@ -104,10 +109,9 @@ def test_ctrl_c_ends_a_query_and_not_the_session(terminal: Terminal) -> None:
     # The query has begun when the line was accepted; a signal that comes before it is heard by the prompt.
     wait_until_busy(terminal.process.pid)
     terminal.interrupt()
-    terminal.hear("Cancelled.")
-    terminal.hear("headrace>")
+    terminal.hear_answer("Cancelled.")
     terminal.press("select 40 + 2 as answer;\r")
-    terminal.hear("│     42 │")
+    terminal.hear_answer("│     42 │")
     terminal.press("\\q\r")
     assert terminal.process.wait(PATIENCE) == 0
 
