@@ -200,7 +200,7 @@ def summary(totals: Totals) -> str:
     if not (totals.epochs or totals.skipped or totals.empty):
         return "Nothing new."
     landed = f"Landed {totals.rows:,} rows in {totals.epochs:,} epochs"
-    more = [f"{totals.skipped:,} had landed before and were skipped"] if totals.skipped else []
+    more = [f"skipped {totals.skipped:,} that had landed before"] if totals.skipped else []
     more += [f"{totals.empty:,} had no rows"] if totals.empty else []
     version = [f"the table is at version {totals.version}"] if totals.version is not None else []
     return "; ".join([landed, *more, *version]) + "."
