@@ -68,7 +68,7 @@ def test_history_can_be_cut_and_read_by_machines(table: str) -> None:
     assert len(succeeds("history", table, "--query", "nobody").splitlines()) == 1
     found = [json.loads(line) for line in succeeds("history", table, "--json").splitlines()]
     assert (found[0]["version"], found[0]["query"], found[0]["epoch"], found[0]["rows"]) == (6, "orders", 3, 1)
-    assert found[1]["skipped"] == [2]
+    assert (found[1]["skipped"], found[2]["empty"]) == ("2", "1")
 
 
 def test_verify_says_that_all_is_well(table: str, tmp_path: Path) -> None:

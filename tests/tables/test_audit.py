@@ -109,6 +109,17 @@ def test_a_reset_or_forgotten_query_is_counted_anew(world: LanceWorld) -> None:
     assert (str(only(world).landed), only(world).problems) == ("0-1", ())
 
 
+def test_a_forgotten_query_that_goes_on_from_its_checkpoint_misses_nothing(world: LanceWorld) -> None:
+    """C6: what it landed before is not asked for again; what is missing since is."""
+    driver = Driver(world, query_id="query")
+    driver.land(0)
+    driver.land(1)
+    queries.forget(world.store(), "query")
+    driver.restarted("run-b").land(2)
+    assert (str(only(world).checked), only(world, checkpoint=checkpoint(2)).problems) == ("2", ())
+    assert "epoch 3," in only(world, checkpoint=checkpoint(3)).problems[0]
+
+
 def test_a_checkpoint_that_does_not_belong_to_the_table_is_found(world: LanceWorld) -> None:
     """L26: another one's, and one that was put back."""
     Driver(world, query_id="query").land(0)

@@ -50,7 +50,7 @@ def demo(folder: Path | None) -> int:
     from headrace.pipeline.java import require_java
     from headrace.spark.registration import require_pyspark
 
-    require_pyspark((3, 5))
+    require_pyspark()
     require_java()
     started = time.monotonic()
     with _place(folder) as place:

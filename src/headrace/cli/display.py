@@ -103,6 +103,7 @@ class _Live:
         self._title = ""
         self._note = "Spark starts"
         self._page = ""
+        self._is_stopping = False
 
     def __enter__(self) -> _Live:
         self._live.__enter__()
@@ -123,10 +124,12 @@ class _Live:
 
     def epoch(self, progress: Progress, totals: Totals) -> None:
         self._epochs.append(progress)
-        self._note = "Ctrl-C stops after an epoch" if "stopping" not in self._note else self._note
+        if not self._is_stopping:
+            self._note = "Ctrl-C stops after an epoch"
         self._draw(totals)
 
     def stopping(self) -> None:
+        self._is_stopping = True
         self._note = "stopping after this epoch; Ctrl-C once more stops at once"
         self._draw(None)
 

@@ -100,8 +100,8 @@ def _spark() -> Iterator[Finding]:
     require_pyspark((3, 5))
     version = importlib.metadata.version("pyspark")
     has_format = tuple(int(part) for part in version.split(".")[:2]) >= (4, 1)
-    more = "" if has_format else '; format("lance") needs 4.1, LanceSink and pipelines do not'
-    yield Finding("Spark", _OK if has_format else _NOTE, f"pyspark {version}{more}")
+    more = "" if has_format else '; pipelines and format("lance") need 4.1, LanceSink does not'
+    yield Finding("Spark", _OK if has_format else _BAD, f"pyspark {version}{more}")
     home = os.environ.get("SPARK_HOME")
     if home:
         yield Finding("SPARK_HOME", _NOTE, f"is {home}: that Spark is used; its version must be pyspark's, {version}.")

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from headrace._errors import ConfigurationError, HeadraceError, InvalidArgumentError, MissingExtraError
+from headrace._errors import ConfigurationError, HeadraceError, MissingExtraError
 from headrace.cli import exits
 
 
@@ -76,4 +76,4 @@ def tell(error: HeadraceError) -> None:
 def _code(error: HeadraceError) -> int:
     if isinstance(error, MissingExtraError):
         return exits.MISSING
-    return exits.MISUSED if isinstance(error, (ConfigurationError, InvalidArgumentError)) else exits.FAILED
+    return exits.MISUSED if isinstance(error, ConfigurationError) else exits.FAILED

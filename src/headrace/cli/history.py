@@ -63,6 +63,6 @@ def _line(event: Event) -> tuple[object, ...]:
 def _as_json(event: Event) -> dict[str, Any]:
     return asdict(event) | {
         "made": event.made.isoformat(),
-        "skipped": list(event.skipped),
-        "empty": list(event.empty),
+        "skipped": str(event.skipped),
+        "empty": str(event.empty),
     }

@@ -37,7 +37,7 @@ def start_spark(pipeline: Pipeline, master: str | None = None) -> SparkSession:
         MissingExtraError: pyspark or Java is not there, or too old.
         ConfigurationError: Spark refuses a setting, or does not start.
     """
-    require_pyspark((3, 5))
+    require_pyspark()
     require_java()
     from pyspark.sql import SparkSession
 

@@ -123,7 +123,19 @@ class LanceSink:
         self.land(df, epoch_id)
 
     def land(self, df: Any, epoch_id: int) -> Landed:
-        """As a call, for those who want to know what became of the epoch."""
+        """Land one epoch, as a call does, and tell what became of it.
+
+        Args:
+            df: The epoch's rows.
+            epoch_id: The epoch.
+
+        Returns:
+            The version that holds its rows, whether it had landed before, its rows and files, and how long it took.
+
+        Raises:
+            SchemaMismatchError, LandingError: It was not landed, and why.
+            StorageError: The table cannot be read or written.
+        """
         require_pyspark((3, 5))
         from headrace.spark.epoch import Epoch
 

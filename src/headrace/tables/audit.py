@@ -112,6 +112,8 @@ def _last_generation(events: list[Event]) -> tuple[list[Event], bool]:
 def _first_known(events: list[Event], *, is_whole: bool) -> int:
     """The first epoch of which the versions that are kept must tell."""
     first = events[0]
+    if first.what == FORGOTTEN:  # The query may have gone on from its checkpoint, or begun anew.
+        return min((event.epoch for event in events if event.what == LANDED and event.epoch is not None), default=0)
     if is_whole or first.epoch is None:
         return 0
     return first.epoch if first.what == LANDED else first.epoch + 1
