@@ -17,6 +17,8 @@ from storages import Storage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest_plugins = ["tally"]
+
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own hook, and would not see later ones
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import lance
 import pytest
 from command import command, environment, headrace, on_a_terminal, succeeds
+from deadlines import allow_long_test
 
 pytestmark = pytest.mark.xdist_group("pipelines")
 
@@ -62,6 +63,7 @@ def require_all(folder: Path, files: int = FILES) -> None:
 @contextmanager
 def running(folder: Path, *arguments: str, **more: str) -> Iterator[subprocess.Popen[str]]:
     """The command in a session of its own, and none of it left at the end."""
+    allow_long_test()  # a start of Spark on a busy machine with cold caches takes half a minute
     process = subprocess.Popen(
         command("run", "pipeline.toml", *arguments),
         cwd=folder,

@@ -8,7 +8,6 @@ a duplicate, half an epoch or a step back is none of them.
 from __future__ import annotations
 
 import contextlib
-import faulthandler
 import json
 import os
 import queue
@@ -112,11 +111,6 @@ def orphans_of(uri: str) -> set[str]:
     files = {path.name for path in Path(uri, "data").glob("*.lance")}
     fragments = lance.dataset(uri).get_fragments()
     return files - {file.path for fragment in fragments for file in fragment.data_files()}
-
-
-def allow_long_test() -> None:
-    """For a test in which every wait has a deadline of its own: it is not ended for being long all in all."""
-    faulthandler.cancel_dump_traceback_later()
 
 
 def becomes_true(condition: Callable[[], object], seconds: float) -> bool:

@@ -11,12 +11,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from deadlines import allow_long_test
 from landing_rig import (
     Driver,
     Stream,
     Watcher,
     add_epochs,
-    allow_long_test,
     becomes_true,
     kill_session,
     make_table,

@@ -7,12 +7,12 @@ import random
 from pathlib import Path
 
 import pytest
+from deadlines import allow_long_test
 from landing_rig import (
     Driver,
     Stream,
     Watcher,
     add_epochs,
-    allow_long_test,
     make_table,
     members_of,
     orphans_of,

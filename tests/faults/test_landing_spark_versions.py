@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from landing_rig import allow_long_test
+from deadlines import allow_long_test
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

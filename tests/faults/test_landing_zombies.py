@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from deadlines import allow_long_test
 from landing_rig import (
     Driver,
     Stream,
     Watcher,
     add_epochs,
-    allow_long_test,
     becomes_true,
     is_stopped,
     make_table,

@@ -16,7 +16,8 @@ from typing import Self
 import lance
 import pyarrow as pa
 import pytest
-from landing_rig import SCHEMA, Driver, Stream, allow_long_test, becomes_true, stamped_epochs
+from deadlines import allow_long_test
+from landing_rig import SCHEMA, Driver, Stream, becomes_true, stamped_epochs
 
 pytestmark = pytest.mark.xdist_group("landing-drivers")
 

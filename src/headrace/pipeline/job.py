@@ -90,26 +90,27 @@ class Job:
 
         Args:
             on_progress: Called after each epoch.
-            on_stopping: Called when it was told to stop, and an epoch is going on.
+            on_stopping: Called once if it was told to stop.
 
         Raises:
             PlanError: The source or a step cannot be planned.
             HeadraceError: The query failed, and why.
         """
         totals = Totals()
-        query, is_stopping = self._start(), False
+        query, is_told = self._start(), False
 
         def report() -> None:
+            nonlocal is_told
             for progress in self._news(query):
                 totals.add(progress)
                 on_progress(progress, totals)
+            if self._stop.is_asked and not is_told:
+                is_told = True
+                on_stopping()
 
         try:
             while not self._await(query):
                 report()
-                if self._stop.is_asked and not is_stopping:
-                    is_stopping = True
-                    on_stopping()
                 if self._stop.is_now or (self._stop.is_asked and not query.status["isTriggerActive"]):
                     break
         except Exception as error:

@@ -1,0 +1,81 @@
+"""What tests of faults measured: how often a fault was made, and what became of the rows.
+
+``pytest --tally FILE`` adds a line of JSON to the file for each of them that cites a fault; `crash_matrix` makes the
+table in docs/guarantees.md of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_FAULT = re.compile(r"\bF\d+\b")
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """One experiment, or several of a kind.
+
+    Attributes:
+        mode: How the rows got where they were to go.
+        times: How often the fault was made.
+        rows: How many rows went in.
+        lost: How many of them did not come out.
+        doubled: How many came out that did not go in, or more often than they did.
+    """
+
+    mode: str
+    times: int = 1
+    rows: int = 0
+    lost: int = 0
+    doubled: int = 0
+
+
+_counts: list[Count] = []
+
+
+def record(mode: str, *, times: int = 1, rows: int = 0, lost: int = 0, doubled: int = 0) -> None:
+    """Notes an experiment in the name of the test that is running."""
+    _counts.append(Count(mode, times, rows, lost, doubled))
+
+
+def require_same(mode: str, sent: Iterable[Hashable], found: Iterable[Hashable], *, times: int = 1) -> None:
+    """Holds what was sent against what was found, in any order, and notes it."""
+    before, after = Counter(sent), Counter(found)
+    lost, doubled = before - after, after - before
+    record(mode, times=times, rows=before.total(), lost=lost.total(), doubled=doubled.total())
+    assert not lost, f"{lost.total()} rows are lost: {sorted(lost.elements(), key=str)[:20]}"
+    assert not doubled, f"{doubled.total()} rows are there too often: {sorted(doubled.elements(), key=str)[:20]}"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tally", metavar="FILE", help="add what tests of faults measured to this file")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    report = yield
+    if call.when == "setup":
+        _counts.clear()
+    path = item.config.getoption("--tally")
+    if call.when != "call" or path is None or not isinstance(item, pytest.Function):
+        return report
+    faults = _FAULT.findall(item.function.__doc__ or "")
+    if faults and not report.skipped:
+        line = {
+            "test": item.nodeid.partition("[")[0].partition("@")[0],
+            "faults": faults,
+            "outcome": report.outcome,
+            "counts": [asdict(count) for count in _counts],
+        }
+        # One write of one line: workers of xdist share the file.
+        with Path(path).open("a") as file:
+            file.write(json.dumps(line) + "\n")
+    return report
