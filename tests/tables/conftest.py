@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from worlds import LanceWorld, MemoryWorld, World
+from memory_world import MemoryWorld
+from worlds import LanceWorld, World
 
 if TYPE_CHECKING:
     from s3_server import S3Server

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -73,6 +73,18 @@ class SteppedSnapshot:
     def kept_versions(self, above: int) -> Sequence[int]:
         kept: Sequence[int] = self.steps.step("kept_versions", lambda: self.inner.kept_versions(above))
         return kept
+
+    def latest(self) -> int:
+        newest: int = self.steps.step("latest", self.inner.latest)
+        return newest
+
+    def tagged(self) -> Set[int]:
+        tagged: Set[int] = self.steps.step("tagged", self.inner.tagged)
+        return tagged
+
+    def data_files(self, version: int) -> Set[str]:
+        files: Set[str] = self.steps.step("data_files", lambda: self.inner.data_files(version))
+        return files
 
 
 @dataclass

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from drivers import Driver, ids_of, ids_through
+from memory_world import MemoryWorld
 from stepping import DiedError, Steps, raising
-from worlds import MODES, LanceWorld, MemoryWorld, World, history, landed
+from worlds import MODES, LanceWorld, World, history, landed
 
 from headrace import (
     CommitConflictError,

@@ -129,7 +129,7 @@ def test_the_runs_taken_over_from_are_remembered_newest_first_and_no_more_than_s
     """F4: each once, by the first letters of its id."""
     newest: Stamp | None = None
     for number in range(20):
-        newest = next_stamp(newest, "query", number, Run(f"{number:012d}-and-more"), is_fence=True)
+        newest = next_stamp(newest, "query", number, Run(f"{number:012d}-and-more"), fence_after=1)
     assert newest is not None
     assert newest.superseded == tuple(f"{number:012d}" for number in range(18, 2, -1))
     again = next_stamp(newest, "query", 20, Run(newest.run))

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from memory_store import MemoryStore
-from worlds import SCHEMA, LanceWorld, MemoryWorld, World, history
+from memory_world import SCHEMA, MemoryWorld
+from worlds import LanceWorld, World, history
 
 from headrace import CommitConflictError, LandingError, StorageError, TableNotFoundError
 from headrace.tables.lance_store import LanceStore

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -11,7 +11,7 @@ from headrace._errors import LandingError
 from headrace.tables import chronicle, passed
 from headrace.tables.checkpoint import Checkpoint
 from headrace.tables.chronicle import FORGOTTEN, LANDED, Event
-from headrace.tables.epochs import Epochs
+from headrace.tables.epochs import NO_EPOCHS, Epochs
 from headrace.tables.lance_store import LanceStore
 
 
@@ -49,7 +49,7 @@ def audit(store: LanceStore, *, query: str | None = None, checkpoint: Checkpoint
         TableNotFoundError: There is no table.
     """
     events = list(chronicle.events(store))[::-1]
-    is_whole = [event.version for event in events] == list(range(1, len(events) + 1))
+    kept = {event.version for event in events}
     by_query: dict[str, list[Event]] = {}
     for event in events:
         if event.query is not None:
@@ -71,25 +71,34 @@ def audit(store: LanceStore, *, query: str | None = None, checkpoint: Checkpoint
             )
         by_query = {query: by_query[query]}
     return [
-        _account(name, by_query[name], passed.noted_empty(store, name), checkpoint, is_whole=is_whole)
+        account(name, by_query[name], passed.noted_empty(store, name), checkpoint, kept=kept)
         for name in sorted(by_query)
     ]
 
 
-def _account(
-    query: str, events: list[Event], noted: Epochs, checkpoint: Checkpoint | None, *, is_whole: bool
+def account(
+    query: str, events: list[Event], noted: Epochs, checkpoint: Checkpoint | None = None, *, kept: Set[int]
 ) -> Account:
+    """Account for one query.
+
+    Args:
+        query: The query.
+        events: Its versions, oldest first.
+        noted: Epochs without rows of which no version tells yet.
+        checkpoint: Spark's own note of what is done.
+        kept: The versions of the table that were not removed.
+    """
     generation, is_first = _last_generation(events)
     landed_events = [event for event in generation if event.what == LANDED and event.epoch is not None]
     landed = Epochs.of(*(event.epoch for event in landed_events if event.epoch is not None))
     empty = noted
     for event in generation:
         empty |= event.empty
-    first = _first_known(generation, is_whole=is_whole or not is_first)
+    is_whole = not is_first or _is_kept(range(1, generation[0].version), kept)
     last = max(landed, default=-1)
     if checkpoint is not None:
         last = max(last, max(checkpoint.done, default=-1))
-    checked = Epochs.between(first, last)
+    checked = Epochs.between(0, last) - _untold(generation, kept, last, is_whole=is_whole)
     problems = [
         *_doubled(landed_events),
         *_missing(checked - landed - empty, checkpoint),
@@ -109,18 +118,30 @@ def _last_generation(events: list[Event]) -> tuple[list[Event], bool]:
     return events[start:], start == 0
 
 
-def _first_known(events: list[Event], *, is_whole: bool) -> int:
-    """The first epoch of which the versions that are kept must tell."""
-    first = events[0]
-    if first.what == FORGOTTEN:  # The query may have gone on from its checkpoint, or begun anew.
-        return min((event.epoch for event in events if event.what == LANDED and event.epoch is not None), default=0)
-    if is_whole or first.epoch is None:
-        return 0
-    return first.epoch if first.what == LANDED else first.epoch + 1
+def _untold(events: list[Event], kept: Set[int], last: int, *, is_whole: bool) -> Epochs:
+    """Epochs, up to the last, of which only versions could tell that were removed: that they landed, or had no rows."""
+    if events[0].what == FORGOTTEN:  # The query may have gone on from its checkpoint, or begun anew.
+        first = min((event.epoch for event in events if event.what == LANDED and event.epoch is not None), default=0)
+        untold, known = Epochs.between(0, first - 1), first - 1
+    else:
+        untold, known = NO_EPOCHS, -1
+    is_hole, before = not is_whole, events[0].version
+    for event in events:
+        is_hole |= not _is_kept(range(before, event.version), kept)
+        is_landed, epoch = event.what == LANDED, -1 if event.epoch is None else event.epoch
+        if is_hole:
+            untold |= Epochs.between(known + 1, epoch - 1 if is_landed else epoch)
+        is_hole, known, before = is_hole and not is_landed, max(known, epoch), event.version
+    return untold | Epochs.between(known + 1, last) if is_hole else untold
+
+
+def _is_kept(versions: range, kept: Set[int]) -> bool:
+    return all(version in kept for version in versions)
 
 
 def _doubled(landed: Iterable[Event]) -> Iterable[str]:
-    landed = list(landed)
+    # A whole result may land again, and then nothing is doubled.
+    landed = [event for event in landed if not event.is_result]
     for epoch, times in sorted(Counter(event.epoch for event in landed).items()):
         if times > 1:
             versions = " and ".join(str(event.version) for event in landed if event.epoch == epoch)

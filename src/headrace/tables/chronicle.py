@@ -50,6 +50,7 @@ class Event:
         checkpoint: Spark's query id, which stays the same as long as the checkpoint does.
         skipped: Epochs that this run found landed and skipped, before this version.
         empty: Epochs of the query that had no rows, before this version.
+        is_result: Whether what it landed is a whole result, in the place of all that was there.
     """
 
     version: int
@@ -63,6 +64,7 @@ class Event:
     checkpoint: str | None = None
     skipped: Epochs = NO_EPOCHS
     empty: Epochs = NO_EPOCHS
+    is_result: bool = False
 
 
 def events(store: LanceStore, *, last: int | None = None) -> Iterator[Event]:
@@ -90,7 +92,7 @@ def _event(store: LanceStore, snapshot: LanceSnapshot, version: int, made: datet
         return None
     properties = entry.properties
     if ledger.QUERY_ID in properties or ledger.FENCE in properties:
-        return _stamped(version, made, properties)
+        return stamped_event(version, made, properties)
     change = change_at(store, snapshot, version)
     if change is None:
         return None
@@ -103,7 +105,8 @@ def _event(store: LanceStore, snapshot: LanceSnapshot, version: int, made: datet
     )
 
 
-def _stamped(version: int, made: datetime, properties: Mapping[str, str]) -> Event:
+def stamped_event(version: int, made: datetime, properties: Mapping[str, str]) -> Event:
+    """A version that a streaming query made, from its transaction's properties."""
     is_fence, passed = ledger.FENCE in properties, told(properties)
     epoch = _number(properties.get(ledger.LAST_EPOCH if is_fence else ledger.EPOCH_ID))
     what = LANDED
@@ -121,6 +124,7 @@ def _stamped(version: int, made: datetime, properties: Mapping[str, str]) -> Eve
         properties.get(ledger.CHECKPOINT),
         passed.skipped,
         passed.empty or NO_EPOCHS,
+        properties.get(ledger.MODE) == "complete",
     )
 
 

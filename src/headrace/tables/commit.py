@@ -32,10 +32,11 @@ from headrace._errors import (
 from headrace.tables import bookmark, ledger
 from headrace.tables.bookmark import Bookmark
 from headrace.tables.history import Finding, History, Memory
+from headrace.tables.holes import may_fill_hole
 from headrace.tables.ledger import NONE_LANDED, Decision, Run, Stamp, stamp_of
 from headrace.tables.payload import Payload
 from headrace.tables.settings import Rules
-from headrace.tables.store import Fence, Published, Snapshot, Store
+from headrace.tables.store import Change, Fence, Merge, Published, Snapshot, Store
 
 _log = logging.getLogger("headrace.tables")
 
@@ -123,13 +124,15 @@ class Landing:
                     self._take_over(finding, run)  # 4
                     continue
                 change = payload.change(finding.snapshot, self.store)  # 5
+                if isinstance(change, Merge):
+                    self._require_history_since(finding.read_version)
                 _crash.reach("before-commit", epoch)
                 stamp = ledger.next_stamp(finding.newest, self.rules.query_id, epoch, run)
                 properties = stamp.properties() | _details(payload) | self.memory.passed.properties()
                 self.may_have_landed = True
                 published = self.store.publish(change, read_version=finding.read_version, properties=properties)  # 6
                 _crash.reach("after-commit", epoch)
-                self._verify(published, finding.read_version, stamp, payload)  # 7
+                self._verify(published, finding.read_version, stamp, payload, change)  # 7
             except CommitConflictError as error:
                 self.may_have_landed = False
                 if not error.retryable:
@@ -162,13 +165,14 @@ class Landing:
         newest = finding.newest
         is_reset = newest is not None and newest.checkpoint and run.checkpoint and newest.checkpoint != run.checkpoint
         landed = newest.epoch if newest and not is_reset else NONE_LANDED
-        fence = ledger.next_stamp(newest, self.rules.query_id, landed, run, is_fence=True)
+        fence = ledger.next_stamp(newest, self.rules.query_id, landed, run, fence_after=finding.read_version)
         properties = fence.properties() | self.memory.passed.properties()
         published = self.store.publish(Fence(), read_version=finding.read_version, properties=properties)
-        is_blind = published.version > finding.read_version + 1
-        if is_blind and self._history.bookmark_above(finding.read_version, finding.snapshot) is not None:
-            self.memory.seen = None
-            raise CommitConflictError("Another run took over at the same moment.", retryable=True)
+        if published.version > finding.read_version + 1:  # On top of versions that were not looked at.
+            if self._history.bookmark_above(finding.read_version, finding.snapshot) is not None:
+                self.memory.seen = None
+                raise CommitConflictError("Another run took over at the same moment.", retryable=True)
+            self._history.require_whole(self.store.open(), finding.read_version, published.version, newest)
         mark = Bookmark(published, fence)
         # Before anything of this run lands: from now on the absence of a bookmark means that nothing ever did.
         bookmark.write(self.store, mark)
@@ -176,7 +180,15 @@ class Landing:
         self.memory.last = mark
         self.memory.passed.clear(self.store, self.rules.query_id, run.id)
 
-    def _verify(self, published: Published, read_version: int, stamp: Stamp, payload: Payload) -> None:
+    def _require_history_since(self, version: int) -> None:
+        """A merge names rows by where they are. One that took long may find them moved by a version that is gone."""
+        snapshot = self.store.open()
+        if not _is_whole(snapshot, version, snapshot.version):
+            raise CommitConflictError(
+                f"Versions after {version} were cleaned up while rows were merged with it.", retryable=True
+            )
+
+    def _verify(self, published: Published, read_version: int, stamp: Stamp, payload: Payload, change: Change) -> None:
         snapshot = self.store.open()
         what = f"Epoch {stamp.epoch} of query {stamp.query_id!r}"
         _require_there(snapshot, published, payload, what)
@@ -184,6 +196,13 @@ class Landing:
         if between:
             self._require_alone(snapshot, between, stamp, published, read_version)
             _require_still_fits(snapshot, published, payload, what)
+            if isinstance(change, Merge) and not _is_whole(snapshot, read_version, published.version):
+                raise LandingError(
+                    f"{what} has landed as version {published.version}, but versions between {read_version} and that "
+                    f"were cleaned up at the same moment: rows that were to be replaced may be there still, and keys "
+                    f"twice.",
+                    hint="look for keys that are there twice and delete the older rows; then restart the query.",
+                )
 
     def _require_alone(
         self, snapshot: Snapshot, between: Sequence[int], stamp: Stamp, published: Published, read_version: int
@@ -258,13 +277,17 @@ def _require_there(snapshot: Snapshot, published: Published, payload: Payload, w
             hint="restart the query, which looks before it commits.",
         )
     # An overwrite is published as the version after the one it read, even where that had been cleaned away.
-    later = snapshot.version - published.version
-    if not payload.is_fenced and later and len(snapshot.kept_versions(published.version - 1)) <= later:
+    if not payload.is_fenced and may_fill_hole(snapshot, published.version):
         raise CommitConflictError(
-            f"Version {published.version} was written where history had been removed, below version "
+            f"Version {published.version} may have been written where history had been removed, below version "
             f"{snapshot.version}.",
             retryable=True,
         )
+
+
+def _is_whole(snapshot: Snapshot, above: int, below: int) -> bool:
+    """Whether every version between two others is kept."""
+    return below - above < 2 or len([v for v in snapshot.kept_versions(above) if v < below]) == below - above - 1
 
 
 def _require_still_fits(snapshot: Snapshot, published: Published, payload: Payload, what: str) -> None:

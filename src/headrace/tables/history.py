@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from headrace._errors import HistoryGapError, TableReplacedError
 from headrace.tables import bookmark
 from headrace.tables.bookmark import Bookmark
+from headrace.tables.holes import may_fill_hole
 from headrace.tables.ledger import Run, Stamp, stamp_of
 from headrace.tables.passed import Passed
 from headrace.tables.settings import Rules
@@ -171,15 +172,28 @@ class History:
             if version == snapshot.version:
                 seen = replace(seen, at=Published(version, entry.uuid))
             stamp = stamp_of(entry.properties, self.rules.query_id)
-            # Cleanup removes the oldest first. An overwrite below a hole was written into one, and is no part of what
-            # came after it; a true one would be the bookmark's.
-            if stamp is not None and not (missing and entry.kind is Kind.REPLACE):
+            if stamp is not None:
+                if stamp.read_version is not None:  # It speaks for the versions before it only as far as it looked.
+                    missing.extend(_missing_between(snapshot, stamp.read_version, version))
+                if entry.kind is Kind.REPLACE and may_fill_hole(snapshot, version):
+                    # Then its result is not in the table; and if it is, to land it once more changes nothing.
+                    stamp = replace(stamp, epoch=stamp.epoch - 1)
                 return replace(seen, stamp=stamp, stamped_at=version, missing=tuple(missing))
             if stamp is None and entry.kind in (Kind.REPLACE, Kind.RESTORE):
                 seen = replace(seen, replaced=entry)
         if down_to is not None:
             missing.extend(range(expected, down_to, -1))
         return replace(seen, missing=tuple(missing))
+
+    def require_whole(self, snapshot: Snapshot, above: int, below: int, known: Stamp | None) -> None:
+        """See that none of the versions between two others was removed unread.
+
+        Raises:
+            HistoryGapError: One was, and the rules say to stop then.
+        """
+        missing = _missing_between(snapshot, above, below)
+        if missing:
+            self._report_gap(missing, known)
 
     def _settled(self, seen: Seen, floor: int, snapshot: Snapshot) -> Seen:
         """What is missing is looked up in the bookmarks; what they do not tell is a gap.
@@ -241,3 +255,10 @@ class History:
             f"the newest epoch known to have landed is {found.epoch}" if found else "no trace of it was found elsewhere"
         )
         _log.warning("%s; %s, and the query goes on from there.", what, known)
+
+
+def _missing_between(snapshot: Snapshot, above: int, below: int) -> list[int]:
+    """Versions between two others that are no longer kept, newest first."""
+    between = range(below - 1, above, -1)
+    kept = set(snapshot.kept_versions(above)) if between else set()
+    return [version for version in between if version not in kept]

@@ -126,6 +126,25 @@ class LanceSnapshot:
         found = (_version_of(name.rpartition("/")[2]) for name in names)
         return sorted((version for version in found if above < version <= self.version), reverse=True)
 
+    def tagged(self) -> set[int]:
+        """The versions that have a tag now, which cleanup leaves."""
+        with translated(self.location, "listing the tags"):
+            return {int(tag["version"]) for tag in self.dataset.tags.list().values()}
+
+    def latest(self) -> int:
+        """The newest version now, which may be newer than this one."""
+        with translated(self.location, "looking for the newest version"):
+            return int(self.dataset.latest_version)
+
+    def data_files(self, version: int) -> set[str]:
+        """The data files of a version as it is now; none if it is no longer kept."""
+        try:
+            # Opened anew: what the dataset remembers may be of a version that was there before.
+            fragments = LanceStore(self.location).open(version=version).dataset.get_fragments()
+        except TableNotFoundError:
+            return set()
+        return {file.path for fragment in fragments for file in fragment.data_files()}
+
 
 class LanceStore:
     """A Lance table that can be read and changed; it holds no handle from one call to the next."""

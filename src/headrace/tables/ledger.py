@@ -19,6 +19,7 @@ EPOCH_ID = "lance.streaming.epochId"
 
 FENCE = "headrace.fence.queryId"
 LAST_EPOCH = "headrace.fence.lastEpochId"
+READ_VERSION = "headrace.fence.readVersion"
 FORGETS = "headrace.fence.forgets"
 RUN_ID = "headrace.runId"
 CHECKPOINT = "headrace.sparkQueryId"
@@ -69,6 +70,7 @@ class Stamp:
         checkpoint: The run's checkpoint; empty if not known.
         superseded: Runs that were taken over from, newest first, shortened.
         is_fence: Whether it marks a take-over instead of rows.
+        read_version: For a fence, the version up to which its run had looked before it was made.
     """
 
     query_id: str
@@ -77,6 +79,7 @@ class Stamp:
     checkpoint: str = ""
     superseded: tuple[str, ...] = ()
     is_fence: bool = False
+    read_version: int | None = None
 
     def properties(self) -> dict[str, str]:
         """The stamp as a transaction's properties."""
@@ -89,6 +92,7 @@ class Stamp:
             RUN_ID: self.run,
             CHECKPOINT: self.checkpoint,
             SUPERSEDED: ",".join(self.superseded),
+            READ_VERSION: "" if self.read_version is None else str(self.read_version),
             WRITER: __version__,
         }
         return key | {name: value for name, value in more.items() if value}
@@ -124,6 +128,7 @@ def stamp_of(properties: Mapping[str, str], query_id: str) -> Stamp | None:
         properties.get(CHECKPOINT, ""),
         tuple(filter(None, properties.get(SUPERSEDED, "").split(","))),
         is_fence,
+        int(read) if (read := properties.get(READ_VERSION, "")).isdecimal() else None,
     )
 
 
@@ -174,12 +179,20 @@ def decide(
     return Decision.SKIP if epoch <= newest.epoch else Decision.TAKE_OVER
 
 
-def next_stamp(newest: Stamp | None, query_id: str, epoch: int, run: Run, *, is_fence: bool = False) -> Stamp:
-    """The stamp that follows ``newest``: it remembers the runs that were taken over from."""
+def next_stamp(newest: Stamp | None, query_id: str, epoch: int, run: Run, *, fence_after: int | None = None) -> Stamp:
+    """The stamp that follows ``newest``: it remembers the runs that were taken over from.
+
+    Args:
+        newest: The newest stamp of the query so far.
+        query_id: The query.
+        epoch: The epoch it is of; for a fence, the newest that has landed.
+        run: The run that writes it.
+        fence_after: The version that was looked at, if it is to be a fence.
+    """
     superseded: tuple[str, ...] = ()
     if newest is not None:
         superseded = newest.superseded
         if newest.run and newest.run != run.id:
             short = newest.run[:_SHORT_ID]
             superseded = (short, *(other for other in superseded if other != short))[:_REMEMBERED_RUNS]
-    return Stamp(query_id, epoch, run.id, run.checkpoint, superseded, is_fence)
+    return Stamp(query_id, epoch, run.id, run.checkpoint, superseded, fence_after is not None, fence_after)

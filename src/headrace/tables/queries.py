@@ -62,7 +62,7 @@ def forget(store: Store, query_id: str) -> Published:
                 hint=f"it knows {others}." if others else "it knows no query.",
             )
         run = Run(f"forget-{uuid.uuid4().hex}")
-        fence = ledger.next_stamp(finding.newest, query_id, NONE_LANDED, run, is_fence=True)
+        fence = ledger.next_stamp(finding.newest, query_id, NONE_LANDED, run, fence_after=finding.read_version)
         properties = fence.properties() | {ledger.FORGETS: "true"}
         try:
             published = store.publish(Fence(), read_version=finding.read_version, properties=properties)

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 from headrace._errors import ConfigurationError
 from headrace.tables import queries
-from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
+from headrace.tables.lance_store import LanceStore, translated
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def plan(store: LanceStore, *, keep: int | None = None, older_than: timedelta | 
     snapshot = store.open()
     dates = snapshot.dates()
     versions = sorted(dates)
-    tagged = _tagged(snapshot)
+    tagged = snapshot.tagged()
     before = datetime.now(UTC) - (older_than or timedelta())
     doomed = tuple(
         version
@@ -69,8 +69,3 @@ def _require_not_needed(store: LanceStore, doomed: tuple[int, ...]) -> None:
                 f"removed.",
                 hint="keep more versions, run the query once more, or, if it will never run again, forget it.",
             )
-
-
-def _tagged(snapshot: LanceSnapshot) -> set[int]:
-    with translated(snapshot.location, "listing the tags"):
-        return {int(tag["version"]) for tag in snapshot.dataset.tags.list().values()}

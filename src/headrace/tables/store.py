@@ -6,7 +6,7 @@ shown about the protocol on the one holds on the other.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, Protocol
@@ -96,6 +96,15 @@ class Snapshot(Protocol):
 
     def kept_versions(self, above: int) -> Sequence[int]:
         """The versions that are still kept, down to but without ``above``, newest first."""
+
+    def latest(self) -> int:
+        """The newest version now, which may be newer than this one."""
+
+    def tagged(self) -> Set[int]:
+        """The versions that have a tag now, which cleanup leaves."""
+
+    def data_files(self, version: int) -> Set[str]:
+        """The data files of a version as it is now; none if it is no longer kept."""
 
 
 class Store(Protocol):

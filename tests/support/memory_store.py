@@ -171,6 +171,16 @@ class MemorySnapshot:
     def kept_versions(self, above: int) -> Sequence[int]:
         return sorted((number for number in self.table.versions if above < number <= self.version), reverse=True)
 
+    def latest(self) -> int:
+        return self.table.newest.entry.version
+
+    def tagged(self) -> set[int]:
+        return self.table.tags
+
+    def data_files(self, version: int) -> set[str]:
+        found = self.table.versions.get(version)
+        return found.files if found else set()
+
 
 class MemoryStore:
     """A store on a table in memory."""

@@ -1,0 +1,137 @@
+"""Drivers as Spark runs them: an epoch is planned, written by tasks, landed by the real protocol, and noted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from memory_store import MemorySnapshot, MergedRows
+
+from headrace._errors import HeadraceError
+from headrace.tables.commit import Landing
+from headrace.tables.history import Memory
+from headrace.tables.ledger import Run
+from headrace.tables.message import TaskMessage
+from headrace.tables.payload import Payload, Result, Rows, Upserts
+from headrace.tables.settings import Rules
+from headrace.tables.store import Merge
+from simulation.oracle import WatchedStore
+from simulation.plan import EPOCHS, Query
+from simulation.processes import Process
+from simulation.simulated_store import SimulatedStore
+
+if TYPE_CHECKING:
+    from simulation.world import World
+
+
+@dataclass
+class Checkpoint:
+    """How far Spark has come: the newest epoch that is planned, and the newest that is done."""
+
+    planned: int = -1
+    done: int = -1
+
+    def copy(self) -> Checkpoint:
+        return Checkpoint(self.planned, self.done)
+
+
+class Driver:
+    """One run of a query.
+
+    Attributes:
+        error: What stopped it.
+        memory: What its process remembers; losing it is a new process of the same run.
+    """
+
+    def __init__(self, world: World, query: Query, name: str, checkpoint: Checkpoint, on_history_gap: str) -> None:
+        self._world = world
+        self.query = query
+        self.checkpoint = checkpoint
+        self.run = Run(name, f"checkpoint of {query.id}")
+        self._rules = Rules(query.id, world.plan.lookback, on_history_gap)  # type: ignore[arg-type]
+        self.memory = Memory()
+        self.error: HeadraceError | None = None
+        self.process = Process(name, self._drive)
+
+    def _drive(self, process: Process) -> None:
+        store = SimulatedStore(WatchedStore(self._world.table), process, self._world.weather)
+        epoch, is_first = self.checkpoint.done + 1, True
+        while epoch < EPOCHS:
+            process.give_way()
+            if self.checkpoint.planned < epoch:
+                self.checkpoint.planned = epoch
+            elif not is_first:
+                store.say(f"finds epoch {epoch} planned by another driver, and stops")
+                return
+            is_first = False
+            store.say(f"begins epoch {epoch}")
+            process.is_landing = True
+            try:
+                self._land(store, epoch)
+            except HeadraceError as error:
+                store.say(f"stops: {type(error).__name__}: {error}")
+                self.error = error
+                self._world.errors.append(error)
+                return
+            process.is_landing = False
+            process.give_way()
+            if self.checkpoint.done >= epoch:
+                store.say(f"finds epoch {epoch} noted by another driver, and stops")
+                return
+            self.checkpoint.done = epoch
+            store.say(f"notes that epoch {epoch} is done")
+            epoch += 1
+
+    def _land(self, store: SimulatedStore, epoch: int) -> None:
+        landing = Landing(store, self._rules, self.run, self.memory, pause=lambda seconds: None)
+        if self._world.plan.way == "sink" and self.memory.last is None and landing.has_landed(epoch):
+            store.say(f"is told that epoch {epoch} has landed before")
+            self._world.oracle.was_acknowledged(self.query, epoch, None)
+            return
+        payload = self._write(store, epoch)
+        strokes = store.weather.strokes
+        try:
+            outcome = landing.land(epoch, payload)
+        except HeadraceError:
+            if not landing.may_have_landed:
+                self._discard(store, payload.files or ())
+            raise
+        if payload.is_nothing and store.weather.strokes > strokes:
+            store.weather.is_noted = False
+        store.say(f"is told that epoch {epoch} {'had' if outcome.was_skipped else 'has'} landed")
+        self._world.oracle.was_acknowledged(self.query, epoch, outcome.version)
+
+    def _write(self, store: SimulatedStore, epoch: int) -> Payload:
+        """The tasks' work, two of them; of one that is run twice, one file is in the way of nobody."""
+        rows, table = self.query.rows(epoch), self._world.table
+        if self.query.mode == "upsert":
+            return Upserts(len(rows), lambda snapshot: self._merge(snapshot, rows))
+        snapshot = store.open()
+        replaces = self.query.mode == "complete"
+        columns = dict(snapshot.columns_of_new(snapshot.schema) if replaces else snapshot.columns())
+        messages = []
+        for partition, part in enumerate((rows[:1], rows[1:])):
+            store.process.give_way()
+            if part and self._world.chance.random() < 0.1:
+                table.write_file(part)
+            files = (table.write_file(part),) if part else ()
+            messages.append(TaskMessage(partition, len(part), files, columns if part else None))
+        return Result(messages) if replaces else Rows(messages)
+
+    def _merge(self, snapshot: Any, rows: Sequence[int]) -> Merge:
+        table, seen = self._world.table, snapshot.inner
+        assert isinstance(seen, MemorySnapshot)
+        span = range(self.query.base, self.query.base + 100_000)
+        keys = {self.query.key(row) for row in rows}
+        places = table.places(seen.seen)
+        matched = frozenset(place for place in places if place[1] in span and self.query.key(place[1]) in keys)
+        return Merge(MergedRows(snapshot.version, matched, (table.write_file(rows),)))
+
+    def _discard(self, store: SimulatedStore, files: Sequence[str]) -> None:
+        """As `Sink.discard` does."""
+        try:
+            known = store.open().inner.seen.files
+            store.delete_files([file for file in files if file not in known])
+        except HeadraceError:
+            return

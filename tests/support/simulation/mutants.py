@@ -1,0 +1,65 @@
+"""The protocol with one part of it taken out at a time: what the simulation must notice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from headrace.tables import bookmark, commit, history, ledger
+from headrace.tables.commit import Landing
+from headrace.tables.history import History
+from headrace.tables.ledger import Decision, Run, Stamp
+from headrace.tables.payload import Rows, Upserts
+
+_decide = ledger.decide
+
+
+def _never_skip(newest: Stamp | None, epoch: int, run: Run, **rules: bool) -> Decision:
+    """Whether the epoch is newer than the newest stamp does not matter."""
+    return _decide(newest, epoch if newest is None else max(epoch, newest.epoch + 1), run, **rules)
+
+
+def _never(*_: object) -> bool:
+    return False
+
+
+def _nothing(*_: object, **__: object) -> None:
+    pass
+
+
+# What is taken out, and what is put in its place: an object, the name of a part of it, and the other part.
+_MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
+    "the fence": [(Rows, "is_fenced", False), (Upserts, "is_fenced", False)],
+    "the newest-stamp rule": [(ledger, "decide", _never_skip)],
+    "the verification": [(Landing, "_verify", _nothing)],
+    "the look for rivals after a commit": [(Landing, "_require_alone", _nothing)],
+    "the error about missing history": [(History, "_report_gap", _nothing)],
+    "the care for files that may have landed": [
+        (Landing, "may_have_landed", property(lambda self: False, lambda self, value: None)),
+    ],
+    "the bookmark of each run": [(bookmark, "_name", lambda stamp: bookmark.key_of(stamp.query_id) + ".json")],
+    "the other runs' bookmarks": [(History, "bookmark_above", _nothing)],
+    "the suspicion of holes": [(commit, "may_fill_hole", _never), (history, "may_fill_hole", _never)],
+}
+MUTANTS = tuple(_MUTANTS)
+
+
+@contextmanager
+def without(part: str) -> Iterator[None]:
+    """Takes a part of the protocol out for a while."""
+    with ExitStack() as stack:
+        for owner, name, other in _MUTANTS[part]:
+            stack.enter_context(patch.object(owner, name, other, create=not hasattr(owner, name)))
+        yield
+
+
+def first_wrong(seeds: range, run: Callable[[int], object]) -> int | None:
+    """The first seed under which something is wrong."""
+    for seed in seeds:
+        try:
+            run(seed)
+        except Exception:  # noqa: BLE001 - a crash of the protocol is as wrong as a wrong table
+            return seed
+    return None

@@ -1,0 +1,156 @@
+"""What must be true of the table, whatever happened: looked at after every version, and at the end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from memory_store import Did, MemoryStore, MemoryTable, Version
+
+from headrace.tables import ledger
+from headrace.tables.store import Published
+from simulation.plan import EPOCHS, FOREIGN, Query
+
+
+class WrongError(AssertionError):
+    """The table is not as it must be."""
+
+
+class DoubledError(WrongError):
+    """An epoch landed again.
+
+    Attributes:
+        run: The run that did it.
+    """
+
+    def __init__(self, message: str, run: str) -> None:
+        super().__init__(message)
+        self.run = run
+
+
+class Oracle:
+    """Knows what was stamped, and so what every reader must see.
+
+    Attributes:
+        foreign: Ids of other writers' rows.
+        newest: Of each query, the newest epoch that is stamped in the table as it is now.
+        doubled: An epoch that landed again. Who did it is yet to be heard.
+    """
+
+    def __init__(self, queries: tuple[Query, ...], *, has_tags: bool, has_cleanup: bool) -> None:
+        self._has_tags = has_tags
+        self._has_cleanup = has_cleanup
+        self._queries = {query.id: query for query in queries}
+        self._content: dict[str, tuple[int, ...]] = {query.id: () for query in queries}
+        self._landed: dict[str, set[int]] = {query.id: set() for query in queries}
+        self._is_continued = {query.id: True for query in queries}
+        self.foreign: set[int] = set()
+        self.doubled: DoubledError | None = None
+        self.newest: dict[str, int] = {query.id: ledger.NONE_LANDED for query in queries}
+
+    def version_was_made(self, table: MemoryTable, version: Version) -> None:
+        """A version was published; if it is the newest, readers see it."""
+        if version is not table.newest or self.doubled:
+            return
+        properties = version.entry.properties
+        if ledger.QUERY_ID in properties:
+            self._land(self._queries[properties[ledger.QUERY_ID]], properties)
+        if self.doubled is not None:
+            return
+        try:
+            self._look(table)
+        except WrongError as error:
+            if not (self._has_tags and ledger.RUN_ID in properties):
+                raise
+            self.doubled = DoubledError(str(error), properties[ledger.RUN_ID])
+
+    def _land(self, query: Query, properties: Mapping[str, str]) -> None:
+        epoch, run = int(properties[ledger.EPOCH_ID]), properties[ledger.RUN_ID]
+        before = self.newest[query.id]
+        # Where versions were removed it cannot always be told whether a result is in the table; it may land again.
+        is_same_result = epoch == before and query.mode == "complete" and self._has_cleanup
+        if epoch <= before and not is_same_result:
+            self.doubled = DoubledError(f"{run} lands epoch {epoch} of {query.id}, and epoch {before} has landed", run)
+            return
+        skipped = [other for other in range(before + 1, epoch) if other not in query.empty]
+        if skipped and query.mode != "complete" and self._is_continued[query.id]:
+            raise WrongError(f"{run} lands epoch {epoch} of {query.id}, and epochs {skipped} have not landed")
+        self.newest[query.id] = epoch
+        self._landed[query.id].add(epoch)
+        self._is_continued[query.id] = True
+        if query.mode == "complete":
+            self.foreign.clear()
+            self._content[query.id] = tuple(query.rows(epoch))
+        elif query.mode == "append":
+            self._content[query.id] += tuple(query.rows(epoch))
+        else:
+            merged = {query.key(row): row for row in (*self._content[query.id], *query.rows(epoch))}
+            self._content[query.id] = tuple(sorted(merged.values()))
+
+    def _look(self, table: MemoryTable) -> None:
+        rows = table.rows()
+        expected = sorted(row for each in (*self._content.values(), self.foreign) for row in each)
+        if rows != expected:
+            found, sent = Counter(rows), Counter(expected)
+            raise WrongError(
+                f"a reader of version {table.newest.entry.version} misses {sorted((sent - found).elements())} and sees "
+                f"{sorted((found - sent).elements())}, which nobody sent or somebody deleted"
+            )
+
+    def was_replaced(self, table: MemoryTable, *, is_new: bool) -> None:
+        """Another writer put something else in the table's place."""
+        rows = table.rows()
+        self.foreign = {row for row in rows if row >= FOREIGN}
+        for query in self._queries.values():
+            span = range(query.base, query.base + 100_000)
+            self._content[query.id] = tuple(row for row in rows if row in span)
+            if is_new:
+                self.newest[query.id] = ledger.NONE_LANDED
+                self._is_continued[query.id] = False
+
+    def was_acknowledged(self, query: Query, epoch: int, published: int | None) -> None:
+        """A driver was told that an epoch has landed: now, before, or that it has nothing to land."""
+        is_nothing = published is None and epoch in query.empty and query.mode != "complete"
+        if is_nothing or self.doubled is not None:
+            return
+        if epoch not in self._landed[query.id] and self._is_continued[query.id] and self.newest[query.id] < epoch:
+            raise WrongError(f"epoch {epoch} of {query.id} was acknowledged, and it is not in the table")
+
+    def is_done(self, query: Query) -> bool:
+        needed = [epoch for epoch in range(EPOCHS) if epoch not in query.empty or query.mode == "complete"]
+        return not needed or self.newest[query.id] >= needed[-1]
+
+    def require_all(self, table: MemoryTable, *, was_replaced: bool) -> None:
+        """At the end: exactly what was sent, each epoch stamped once."""
+        self._look(table)
+        for query in self._queries.values():
+            content = tuple(sorted(self._content[query.id]))
+            if not was_replaced and content != tuple(sorted(query.state_after(EPOCHS))):
+                raise WrongError(f"{query.id} ends with {content}, and sent {query.state_after(EPOCHS)}")
+            stamps = [ledger.stamp_of(version.entry.properties, query.id) for version in table.versions.values()]
+            times = Counter(stamp.epoch for stamp in stamps if stamp and not stamp.is_fence)
+            doubled = [epoch for epoch, count in times.items() if count > 1]
+            if doubled and query.mode != "complete":
+                raise WrongError(f"epochs {doubled} of {query.id} are stamped more than once")
+
+
+class WatchedTable(MemoryTable):
+    """A table in memory with a reader that looks at each version as it is made."""
+
+    def __init__(self, oracle: Oracle) -> None:
+        super().__init__()
+        self.oracle = oracle
+        self.is_watched = False
+
+    def add(self, did: Did, **changed: Any) -> Published:
+        published = super().add(did, **changed)
+        if self.is_watched:
+            self.oracle.version_was_made(self, self.versions[published.version])
+        return published
+
+
+class WatchedStore(MemoryStore):
+    """A store on such a table."""
+
+    table: WatchedTable

@@ -1,0 +1,190 @@
+"""A store as one process sees it: each call is a turn, may fail, and may be the process's last."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from memory_store import MemorySnapshot
+
+from headrace._errors import CommitConflictError, CommitUnknownError, StorageError
+from headrace.tables import ledger
+from headrace.tables.message import Column
+from headrace.tables.store import Change, Entry, Fence, Published
+from simulation.oracle import WatchedStore
+from simulation.plan import Plan
+from simulation.processes import Process
+from simulation.story import Story
+
+
+@dataclass
+class Weather:
+    """What storage does to calls.
+
+    Attributes:
+        plan: How likely it is.
+        chance: What decides.
+        story: Where it is told.
+        is_calm: Whether nothing goes wrong any more.
+        late: Commits that were given up by who sent them, and are still on their way.
+        strokes: How often it did something.
+        is_noted: Whether every epoch without rows could be noted.
+    """
+
+    plan: Plan
+    chance: random.Random
+    story: Story
+    is_calm: bool = False
+    late: list[Callable[[], object]] = field(default_factory=list)
+    strokes: int = 0
+    is_noted: bool = True
+
+    def strikes(self, what: str) -> bool:
+        does = not self.is_calm and self.chance.random() < self.plan.faults[what]
+        self.strokes += does
+        return does
+
+
+class SimulatedStore:
+    """A store whose calls are turns of a process."""
+
+    def __init__(self, inner: WatchedStore, process: Process, weather: Weather) -> None:
+        self.inner = inner
+        self.process = process
+        self.weather = weather
+
+    def turn(self, name: str, call: Callable[[], Any]) -> Any:
+        """Makes a call when the process gets its turn."""
+        self.process.give_way()
+        if self.weather.strikes("fails"):
+            self.say(f"{name}: storage fails")
+            raise StorageError(f"The storage is down ({name}).")
+        return call()
+
+    def say(self, what: str) -> None:
+        self.weather.story.say(self.process.name, what)
+
+    def open(self) -> SimulatedSnapshot:
+        snapshot = self.turn("opens the table", self.inner.open)
+        self.say(f"opens version {snapshot.version}")
+        return SimulatedSnapshot(snapshot, self)
+
+    def publish(self, change: Change, *, read_version: int, properties: Mapping[str, str]) -> Published:
+        epoch = properties.get(ledger.EPOCH_ID)
+        what = "a fence" if isinstance(change, Fence) else f"epoch {epoch}"
+        name = f"commits {what} on version {read_version}"
+
+        def commit() -> Published:
+            return self.inner.publish(change, read_version=read_version, properties=properties)
+
+        self.process.give_way()
+        if self.weather.strikes("fails"):
+            self.say(f"{name}: refused by storage")
+            raise StorageError("The commit failed, and is not in the table.")
+        if self.weather.strikes("is lost on the way"):
+            self.say(f"{name}: lost on the way, and nobody knows")
+            raise CommitUnknownError("No answer.")
+        if self.weather.strikes("lands late"):
+            self.say(f"{name}: given up, though it may still come to land")
+            self.weather.late.append(self._late(commit, f"{name}, late"))
+            raise self.weather.chance.choice([CommitUnknownError, StorageError])("Timed out.")
+        try:
+            published = commit()
+        except CommitConflictError as error:
+            self.say(f"{name}: conflict: {error}")
+            raise
+        self.say(f"{name}: it is version {published.version}")
+        if self.inner.table.oracle.doubled is None and self.weather.strikes("lands unheard"):
+            self.say("  its answer is lost, and nobody knows")
+            raise CommitUnknownError("No answer, though it landed.")
+        return published
+
+    def _late(self, commit: Callable[[], Published], name: str) -> Callable[[], object]:
+        """A commit that lands if nothing else has meanwhile: it is to become one certain version."""
+        seen = self.inner.table.newest
+
+        def land() -> None:
+            if self.inner.table.versions and self.inner.table.newest is seen:
+                try:
+                    published = commit()
+                except (CommitConflictError, StorageError):
+                    return
+                self.say(f"{name}: it is version {published.version}")
+
+        return land
+
+    def missing_files(self, files: Sequence[str]) -> list[str]:
+        missing: list[str] = self.turn("looks for its files", lambda: self.inner.missing_files(files))
+        return missing
+
+    def delete_files(self, files: Sequence[str]) -> None:
+        self.turn("deletes files", lambda: self.inner.delete_files(files))
+        self.say(f"deletes the files {', '.join(files)}")
+
+    def list_notes(self) -> Sequence[str]:
+        names: Sequence[str] = self.turn("lists notes", self.inner.list_notes)
+        return names
+
+    def read_note(self, name: str) -> str | None:
+        text: str | None = self.turn("reads a note", lambda: self.inner.read_note(name))
+        return text
+
+    def write_note(self, name: str, text: str) -> None:
+        self.turn("writes a note", lambda: self.inner.write_note(name, text))
+        self.say(f"writes the note {name[:6]}...{name[-10:]}")
+        if self.weather.strikes("lands unheard"):
+            self.say("  its answer is lost")
+            raise StorageError("The note was written, and the answer lost.")
+
+    def delete_note(self, name: str) -> None:
+        """As far as possible: it does not raise."""
+        self.process.give_way()
+        if not self.weather.strikes("fails"):
+            self.inner.delete_note(name)
+            self.say(f"deletes the note {name[:6]}...{name[-10:]}")
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSnapshot:
+    """A snapshot whose reads are turns of a process."""
+
+    inner: MemorySnapshot
+    store: SimulatedStore
+
+    @property
+    def version(self) -> int:
+        return self.inner.version
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.inner.schema
+
+    def columns(self) -> Mapping[int, Column]:
+        return self.inner.columns()
+
+    def columns_of_new(self, schema: pa.Schema) -> Mapping[int, Column]:
+        return self.inner.columns_of_new(schema)
+
+    def entry(self, version: int) -> Entry | None:
+        entry: Entry | None = self.store.turn("reads history", lambda: self.inner.entry(version))
+        self.store.say(f"reads version {version}" + ("" if entry else ", which is gone"))
+        return entry
+
+    def kept_versions(self, above: int) -> Sequence[int]:
+        kept: Sequence[int] = self.store.turn("lists versions", lambda: self.inner.kept_versions(above))
+        return kept
+
+    def latest(self) -> int:
+        newest: int = self.store.turn("latest", self.inner.latest)
+        return newest
+
+    def tagged(self) -> Set[int]:
+        tagged: Set[int] = self.store.turn("tagged", self.inner.tagged)
+        return tagged
+
+    def data_files(self, version: int) -> Set[str]:
+        files: Set[str] = self.store.turn("data_files", lambda: self.inner.data_files(version))
+        return files

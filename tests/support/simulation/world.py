@@ -1,0 +1,229 @@
+"""One execution: the world takes turns with the drivers in it, in an order that a seed decides."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from memory_store import MemoryStore
+from memory_world import MemoryWorld
+
+from headrace._errors import HeadraceError, HistoryGapError, LandingError
+from headrace.tables.audit import account
+from headrace.tables.chronicle import stamped_event
+from headrace.tables.ledger import FENCE, QUERY_ID
+from headrace.tables.passed import noted_empty
+from simulation.drivers import Checkpoint, Driver
+from simulation.oracle import DoubledError, Oracle, WatchedTable, WrongError
+from simulation.others import Others
+from simulation.plan import EPOCHS, Query, plan_for
+from simulation.simulated_store import Weather
+from simulation.story import Story
+
+TURNS = 150
+_MOST_DRIVERS = 3
+_LONGEST = 20_000
+
+
+class World:
+    """A table, the drivers of its queries, everybody else, and what goes wrong."""
+
+    def __init__(self, seed: int, *, is_told: bool = False) -> None:
+        self.seed = seed
+        self.plan, self.chance = plan_for(seed)
+        self.story = Story(is_told=is_told)
+        self.oracle = Oracle(self.plan.queries, has_tags=self.plan.has_tags, has_cleanup=self.plan.others["clean"] > 0)
+        self.table = WatchedTable(self.oracle)
+        memory = MemoryWorld(self.table)
+        self.table.is_watched = True
+        self.weather = Weather(self.plan, self.chance, self.story)
+        self.others = Others(memory, self.plan, self.chance, self.oracle, self.story)
+        self.drivers: list[Driver] = []
+        self.checkpoints: dict[str, list[Checkpoint]] = {query.id: [Checkpoint()] for query in self.plan.queries}
+        self.runs = 0
+        self.errors: list[HeadraceError] = []
+        self.was_told_twice = False
+        acts = {what: weight for what, weight in self.plan.others.items() if weight}
+        events = {what: weight for what, weight in self.plan.events.items() if weight}
+        self._kinds = ["drive", *acts, *events]
+        weights = [30.0, *acts.values(), *(0.5 * weight for weight in events.values())]
+        self._weights = [sum(weights[: end + 1]) for end in range(len(weights))]
+
+    def run(self) -> World:
+        """Lets it all happen.
+
+        Raises:
+            WrongError: Something that must not be is.
+        """
+        try:
+            for _ in range(TURNS):
+                self._turn()
+            self._calm_down()
+        except DoubledError as error:
+            self._require_told(error)
+            return self
+        self.oracle.require_all(self.table, was_replaced=bool(self.others.replaced))
+        if not self.others.replaced and self.weather.is_noted and self.plan.on_history_gap == "warn":
+            self._require_clean_account()
+        return self
+
+    # What happens
+
+    def _turn(self) -> None:
+        if self.weather.late and self.chance.random() < 0.1:
+            self.weather.late.pop(self.chance.randrange(len(self.weather.late)))()
+            if self.oracle.doubled is not None:
+                raise self.oracle.doubled
+        what = self.chance.choices(self._kinds, cum_weights=self._weights)[0]
+        for driver in self._alive:
+            driver.process.frozen -= 1
+        match what:
+            case "drive":
+                self._drive()
+            case "start":
+                if len(self._alive) < _MOST_DRIVERS:
+                    self._start(self.chance.choice(self.plan.queries))
+            case "kill":
+                self._kill()
+            case "freeze":
+                self._freeze()
+            case "forget":
+                self._forget()
+            case "recreate" if any(driver.process.is_landing for driver in self._alive):
+                pass  # what a driver saw of the old table may be true of the new one too: that is not promised
+            case _:
+                self.others.act(what)
+
+    @property
+    def _alive(self) -> list[Driver]:
+        self.drivers = [driver for driver in self.drivers if not driver.process.is_over]
+        return self.drivers
+
+    def _drive(self) -> None:
+        awake = [driver for driver in self._alive if driver.process.frozen <= 0]
+        if awake:
+            self._go_on(self.chance.choice(awake))
+        else:
+            self._start(self.chance.choice(self.plan.queries))
+
+    def _go_on(self, driver: Driver) -> None:
+        driver.process.go_on()
+        if self.oracle.doubled is not None:
+            raise self.oracle.doubled
+
+    def _start(self, query: Query, on_history_gap: str | None = None) -> Driver:
+        """A run of a query: from the checkpoint as it is, or as somebody copied it."""
+        self.runs += 1
+        known = self.checkpoints[query.id]
+        checkpoint = known[-1]
+        if not self.plan.shares_checkpoint and any(driver.query is query for driver in self._alive):
+            checkpoint = self.chance.choice(known).copy()
+            known.append(checkpoint)
+        name = f"run-{self.runs}"
+        self.story.say(name, f"starts, for {query.id}; Spark has noted {checkpoint.done} as done")
+        driver = Driver(self, query, name, checkpoint, on_history_gap or self.plan.on_history_gap)
+        self.drivers.append(driver)
+        return driver
+
+    def _kill(self) -> None:
+        if self._alive:
+            victim = self.chance.choice(self.drivers)
+            self.story.say(victim.run.id, "is killed")
+            victim.process.kill()
+
+    def _freeze(self) -> None:
+        if self._alive:
+            sleeper = self.chance.choice(self.drivers)
+            sleeper.process.frozen = self.chance.randrange(5, 80)
+            self.story.say(sleeper.run.id, f"freezes for {sleeper.process.frozen} turns")
+            if self.plan.has_tags and sleeper.process.is_landing:
+                # What sleeping through a cleanup can do, it does on a tagged version.
+                self.others.act("tag")
+                self._start(sleeper.query)
+
+    def _forget(self) -> None:
+        if self._alive:
+            driver = self.chance.choice(self.drivers)
+            self.story.say(driver.run.id, "gets a new process, which remembers nothing")
+            driver.memory = type(driver.memory)()
+
+    # How it ends
+
+    def _calm_down(self) -> None:
+        """Nothing goes wrong any more: who is left finishes, and one more run of each query lands what is missing."""
+        self.story.say("world", "calms down")
+        self.weather.is_calm = True
+        for _ in range(_LONGEST):
+            if not self._alive:
+                break
+            self._go_on(self.chance.choice(self.drivers))
+        else:
+            raise WrongError(f"drivers never end: {[driver.run.id for driver in self.drivers]}")
+        for query in self.plan.queries:
+            self._finish(query)
+
+    def _finish(self, query: Query) -> None:
+        last = self._alone(query)
+        if isinstance(last.error, HistoryGapError) and self.plan.on_history_gap == "fail":
+            # What its hint says: look which epochs' rows are there.
+            landed = self.oracle.newest[query.id]
+            last.checkpoint.done = max(last.checkpoint.done, landed)
+            last.checkpoint.planned = max(last.checkpoint.planned, landed)
+            last = self._alone(query, "warn")
+        if last.error is not None:
+            raise WrongError(f"{last.run.id} is alone, nothing goes wrong, and it stops: {last.error}") from last.error
+        if last.checkpoint.done != EPOCHS - 1:
+            raise WrongError(f"{last.run.id} is alone and ends at epoch {last.checkpoint.done}")
+
+    def _alone(self, query: Query, on_history_gap: str | None = None) -> Driver:
+        driver = self._start(query, on_history_gap)
+        for _ in range(_LONGEST):
+            if driver.process.is_over:
+                return driver
+            self._go_on(driver)
+        raise WrongError(f"{driver.run.id} is alone and never ends")
+
+    def _require_clean_account(self) -> None:
+        """What `headrace verify` says of the table: nothing is wrong."""
+        made, versions = datetime.now(UTC), sorted(self.table.versions)
+        for query in self.plan.queries:
+            entries = [self.table.versions[number].entry for number in versions]
+            events = [
+                stamped_event(entry.version, made, entry.properties)
+                for entry in entries
+                if query.id in (entry.properties.get(QUERY_ID), entry.properties.get(FENCE))
+            ]
+            if not events:
+                continue
+            noted = noted_empty(MemoryStore(self.table), query.id)
+            problems = account(query.id, events, noted, kept=set(versions)).problems
+            if problems:
+                raise WrongError(f"all is well with {query.id}, and its account says: {problems}")
+
+    def _require_told(self, error: DoubledError) -> None:
+        """An epoch may land twice around a tagged version; then the driver that should not have landed it says so."""
+        if not self.plan.has_tags:
+            raise error
+        self.weather.is_calm = True
+        for driver in self.drivers:
+            while driver.run.id == error.run and not driver.process.is_over:
+                driver.process.go_on()
+        if not any(isinstance(told, LandingError) and "twice" in str(told) for told in self.errors):
+            raise error
+        self.was_told_twice = True
+
+
+def simulate(seed: int) -> World:
+    """Runs a seed; one that fails is run again, to tell what happened.
+
+    Raises:
+        WrongError: With the story.
+    """
+    try:
+        return World(seed).run()
+    except Exception as error:
+        again = World(seed, is_told=True)
+        try:
+            again.run()
+        except Exception:  # noqa: BLE001 - the same again
+            raise WrongError(f"seed {seed}: {error}\n{again.plan}\n{again.story}") from error
+        raise WrongError(f"seed {seed} does not do the same twice: {error}") from error
