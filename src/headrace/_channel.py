@@ -12,6 +12,7 @@ A channel is open until the first of four things ends it, and that one stands:
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections import deque
@@ -192,7 +193,7 @@ class Channel:
             if not self._queue and self._state is ChannelState.OPEN:
                 self._waiting_readers += 1
                 try:
-                    self._readable.wait(timeout)
+                    self._wait(self._readable, timeout)
                 finally:
                     self._waiting_readers -= 1
             return bool(self._queue) or self._state is not ChannelState.OPEN
@@ -220,7 +221,7 @@ class Channel:
         """
         with self._lock:
             while self._state is ChannelState.OPEN:
-                self._over.wait(_LOOK_AGAIN)
+                self._wait(self._over, _LOOK_AGAIN)
             self.require_reader()
             if self._failure is not None:
                 raise self._failure
@@ -301,11 +302,22 @@ class Channel:
             return False
         return self.max_bytes is None or self._queued_bytes + size <= self.max_bytes
 
+    def _wait(self, condition: threading.Condition, seconds: float) -> None:
+        try:
+            condition.wait(seconds)
+        except BaseException:
+            # A Ctrl-C that comes just when the lock was given up leaves wait() without it, and whoever releases it
+            # next would raise another error instead. Here it is held once, in either case.
+            with contextlib.suppress(RuntimeError):
+                self._lock.release()
+            self._lock.acquire()
+            raise
+
     def _wait_for_batch(self) -> None:
         while not self._queue and self._state is ChannelState.OPEN:
             self._waiting_readers += 1
             try:
-                self._readable.wait(_LOOK_AGAIN)
+                self._wait(self._readable, _LOOK_AGAIN)
             finally:
                 self._waiting_readers -= 1
 
@@ -323,7 +335,7 @@ class Channel:
                     )
                 self._waiting_writers += 1
                 try:
-                    self._writable.wait(_LOOK_AGAIN if left is None else min(left, _LOOK_AGAIN))
+                    self._wait(self._writable, _LOOK_AGAIN if left is None else min(left, _LOOK_AGAIN))
                 finally:
                     self._waiting_writers -= 1
             if self._state is not ChannelState.OPEN:

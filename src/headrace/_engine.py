@@ -112,6 +112,17 @@ class Engine:
         with translating(planning=True):
             self._context.deregister_table(quoted(name))
 
+    def remove_all_tables(self) -> None:
+        """Make every name unknown.
+
+        A provider may refer to the session it is registered in, by way of the engine, where no garbage collector looks.
+        """
+        with translating(planning=True):
+            catalogs = [self._context.catalog(name) for name in self._context.catalog_names()]
+            for schema in [catalog.schema(name) for catalog in catalogs for name in catalog.schema_names()]:
+                for name in schema.table_names():
+                    schema.deregister_table(name)
+
     def _plan_name(self, name: str) -> str:
         # A name used again must not be mistaken for the earlier table, which older frames may still read.
         plain = re.sub(r"\W", "_", name.lower())

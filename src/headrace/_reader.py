@@ -10,6 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from headrace._channel import Channel
+from headrace._errors import CancelledError, ClosedError, HeadraceError
 from headrace._runtime import workers
 from headrace._stream import BatchReading
 
@@ -159,19 +160,31 @@ class _IpcFile(io.RawIOBase):
     """The rest of a reading as a file in Arrow's IPC stream format, written as it is read."""
 
     def __init__(self, schema: pa.Schema, reading: BatchReading) -> None:
-        self._reading = reading
+        self._reading: BatchReading | None = reading
+        self._refusal: tuple[type[HeadraceError], str] = ClosedError, ""
+        reading.held_by(self.let_go)
         self._written = io.BytesIO()
         self._writer: Any = pa.ipc.new_stream(self._written, schema)
         # The writer puts the schema before its first batch; opening the file must not wait for that one.
         self._unread: bytes = schema.serialize().to_pybytes()
         self._skip = len(self._unread)
 
+    def let_go(self, error: BaseException) -> None:
+        """Hold the reading no longer: nothing more comes of it."""
+        self._reading = None
+        # Not the error itself, for what it refers to.
+        kind = CancelledError if isinstance(error, CancelledError) else ClosedError
+        self._refusal = kind, f"Nothing more can be read of the stream, after {type(error).__name__}."
+
     def readable(self) -> bool:
         return True
 
     def read(self, size: int = -1) -> bytes:
         while len(self._unread) < size and self._writer is not None:
-            batch = self._reading.next()
+            if (reading := self._reading) is None:
+                kind, message = self._refusal
+                raise kind(message)
+            batch = reading.next()
             if batch is None:
                 self._writer.close()
                 self._writer = None

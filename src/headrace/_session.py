@@ -308,6 +308,10 @@ class SessionContext:
         execution = self._host.execution(None)
         try:
             frame = self._engine.sql(query, bound, read_only=read_only, execution=execution)
+        except PlanError:
+            # A session that was closed just now has no tables any more.
+            self._host.require_open()
+            raise
         finally:
             execution.give_back()
         return DataFrame(self._host, frame)
@@ -327,6 +331,7 @@ class SessionContext:
         """End every running query, tell every producer, and refuse everything from now on; idempotent."""
         _runtime.workers.require_same_process()
         self._shut_down("the session was closed")
+        self._engine.remove_all_tables()
 
     def __enter__(self) -> Self:
         return self

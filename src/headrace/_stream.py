@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable
 
@@ -33,6 +34,15 @@ class BatchReading:
         self._lock = threading.RLock()
         self._ended = False
         self._error: BaseException | None = None
+        self._holder: weakref.WeakMethod[Callable[[BaseException], None]] | None = None
+
+    def held_by(self, let_go: Callable[[BaseException], None]) -> None:
+        """Name the method of what holds this one; it is called, with the reason, when all that is left is to raise.
+
+        What is raised refers to the frames it came through, they to the reader, and the reader, through C++ where no
+        garbage collector looks, to this. So that way must end, or a query that failed is never freed.
+        """
+        self._holder = weakref.WeakMethod(let_go)
 
     def next(self) -> pa.RecordBatch | None:
         """The next batch, waiting for it; None at the end."""
@@ -74,6 +84,7 @@ class BatchReading:
         self._leave(reason, closed)
         self._ended = False
         self._error = self._error or closed
+        self._cut_off(self._error)
 
     def require_open(self) -> None:
         """Raise if nothing can be read any more, other than for having come to the end."""
@@ -126,6 +137,7 @@ class BatchReading:
             self._error = error
         elif isinstance(error, KeyboardInterrupt):
             self.close("its reader was interrupted")
+        self._cut_off(error)
         self._release("the query has failed")
         return error
 
@@ -136,7 +148,13 @@ class BatchReading:
                 self._error = error
         if leaving:
             self._channel.cancel(reason, error)
+            self._cut_off(error)
         self._release(reason)
+
+    def _cut_off(self, error: BaseException) -> None:
+        let_go = None if self._holder is None else self._holder()
+        if let_go is not None:
+            let_go(error)
 
     def _release(self, reason: str) -> None:
         stop, self._stop, self._start = self._stop, None, None

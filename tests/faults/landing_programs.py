@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from landing_rig import QUERY, SCHEMA, Epochs, Stream, state_after
+from landing_plan import QUERY, SCHEMA, Epochs, Stream, state_after
 
 from headrace import FencedError, _crash
 
@@ -156,7 +156,8 @@ def writer_of(spark: Any, told: Stream) -> Any:
         register(spark)
         return output.format("lance").option("path", told.uri).option("streamingQueryId", QUERY)
     keys = ["id"] if told.mode == "upsert" else None
-    return output.foreachBatch(LanceSink(told.uri, query_id=QUERY, mode=told.mode, keys=keys))
+    options = told.storage_options
+    return output.foreachBatch(LanceSink(told.uri, query_id=QUERY, mode=told.mode, keys=keys, storage_options=options))
 
 
 # Faults inside of tasks. A task's rows are of one epoch; whatever happens, it happens after they were handed on.
@@ -201,7 +202,19 @@ def dawdle(batches: Iterator[pa.RecordBatch], marks: Path) -> Iterator[pa.Record
                 time.sleep(600)
 
 
-FAULTS = {"fail_and_wait": fail_and_wait, "dawdle": dawdle}
+def linger(batches: Iterator[pa.RecordBatch], marks: Path) -> Iterator[pa.RecordBatch]:
+    """In epoch 1 the first task waits until it is told to go on."""
+    from pyspark import TaskContext
+
+    for batch in batches:
+        yield batch
+        if batch["n"][0].as_py() == 1 and TaskContext.get().partitionId() == 0:
+            mark(marks, "waiting")
+            while not (marks / "go").exists():
+                time.sleep(0.02)
+
+
+FAULTS = {"fail_and_wait": fail_and_wait, "dawdle": dawdle, "linger": linger}
 
 
 if __name__ == "__main__":

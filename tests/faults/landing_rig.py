@@ -18,16 +18,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
 import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-SCHEMA = pa.schema([("id", pa.int64()), ("n", pa.int64())])
-QUERY = "orders"
+from landing_plan import FOREIGN, QUERY, SCHEMA, Epochs, Rows, Stream, ids_of, state_after
+from tally import require_same
 
 # A driver that is not done by then hangs: on two busy cores a start takes up to 15 s, an epoch less than 1.
 DRIVER_SECONDS = 100.0
@@ -35,29 +34,6 @@ DRIVER_SECONDS = 100.0
 _PROGRAM = Path(__file__).with_name("landing_programs.py")
 # Spark takes files by their times: each gets its own second.
 _FIRST_TIME = 1_700_000_000
-
-Rows = tuple[tuple[int, int], ...]
-
-
-def ids_of(epoch: int) -> list[int]:
-    """What the source emits in an epoch; from an id its epoch can be told."""
-    return [epoch * 1000 + number for number in (0, 1, 2, 100 + epoch)]
-
-
-def state_after(mode: str, epochs: int) -> Rows:
-    """The table's rows when so many epochs have landed, sorted.
-
-    Append: each id and its epoch. Complete: each epoch and how many ids it has. Upsert: three keys that every epoch
-    updates and one that it adds, with the epoch that wrote them last.
-    """
-    done = range(epochs)
-    if mode == "append":
-        return tuple((number, epoch) for epoch in done for number in ids_of(epoch))
-    if mode == "complete":
-        return tuple((epoch, len(ids_of(epoch))) for epoch in done)
-    assert mode == "upsert"
-    updated = [(key, epochs - 1) for key in (0, 1, 2)] if epochs else []
-    return (*updated, *((100 + epoch, epoch) for epoch in done))
 
 
 def add_epochs(folder: Path, epochs: Iterable[int]) -> None:
@@ -77,7 +53,8 @@ def make_table(uri: str, storage_options: dict[str, str] | None = None) -> str:
 
 
 def rows_of(uri: str, storage_options: dict[str, str] | None = None) -> Rows:
-    table = lance.dataset(uri, storage_options=storage_options).to_table()
+    """The query's rows in a table, sorted."""
+    table = lance.dataset(uri, storage_options=storage_options).to_table(filter=f"id < {FOREIGN}", columns=["id", "n"])
     return tuple(sorted(zip(table["id"].to_pylist(), table["n"].to_pylist(), strict=True)))
 
 
@@ -94,16 +71,35 @@ def stamped_epochs(uri: str, storage_options: dict[str, str] | None = None, quer
 
 
 def require_exact(
-    uri: str, mode: str, epochs: int, storage_options: dict[str, str] | None = None, *, may_join: bool = False
+    uri: str,
+    mode: str,
+    epochs: int,
+    storage_options: dict[str, str] | None = None,
+    *,
+    may_join: bool = False,
+    may_be_cleaned: bool = False,
+    by: str = "protocol",
+    times: int = 1,
 ) -> None:
     """The table holds exactly these epochs, each stamped once.
 
-    With ``may_join``, Spark may have taken several of them as one: it does if it is killed after its source has
-    noted what comes next, and before it has planned that itself.
+    Args:
+        uri: The table.
+        mode: The sink's mode.
+        epochs: How many have landed.
+        storage_options: Of the table.
+        may_join: Whether Spark may have taken several epochs as one: it does if it is killed after its source has noted
+            what comes next, and before it has planned that itself.
+        may_be_cleaned: Whether versions may have been removed.
+        by: What landed them: ``format``, ``sink``, or the ``protocol`` without Spark.
+        times: How often a fault was made meanwhile.
     """
-    assert rows_of(uri, storage_options) == state_after(mode, epochs)
+    require_same(f"{mode}, {by}", state_after(mode, epochs), rows_of(uri, storage_options), times=times)
     stamped = stamped_epochs(uri, storage_options)
-    assert stamped == Counter(range(len(stamped) if may_join else epochs))
+    if may_be_cleaned:
+        assert max(stamped.values(), default=1) == 1, stamped
+    else:
+        assert stamped == Counter(range(len(stamped) if may_join else epochs))
 
 
 def orphans_of(uri: str) -> set[str]:
@@ -176,70 +172,6 @@ class Watcher(threading.Thread):
             assert self.looks, "the watcher never read the table"
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """A Spark query, as the program that runs it is told.
-
-    Attributes:
-        uri: The table.
-        source: The folder of its input, or the Lance table that is.
-        checkpoint: Its checkpoint.
-        way: ``format`` for ``format("lance")``, ``sink`` for ``LanceSink``.
-        mode: The sink's mode.
-        master: Spark's master.
-        conf: Further settings of Spark.
-        fault: What goes wrong in a task, by name.
-        marks: A folder in which the fault leaves its marks.
-        hold_at: A point at which it says so and waits for a line on its input, once, as ``before-commit:3``.
-        reads: The format of its input: ``parquet``, one file an epoch, or ``lance``.
-        rows: Of ``lance``, how many an epoch.
-    """
-
-    uri: str
-    source: str
-    checkpoint: str
-    way: str = "format"
-    mode: str = "append"
-    master: str = "local[2]"
-    conf: dict[str, str] = field(default_factory=dict)
-    fault: str = ""
-    marks: str = ""
-    hold_at: str = ""
-    reads: str = "parquet"
-    rows: int = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Epochs:
-    """Epochs that are landed by the commit protocol alone, as the program that does it is told.
-
-    Attributes:
-        uri: The table.
-        run: Id of the run.
-        first: The first epoch.
-        end: The epoch it stops before.
-        mode: ``append`` or ``complete``.
-        storage_options: Of the table.
-        checkpoint: Id of the checkpoint.
-        hold_at: A point at which it says so and waits for a line on its input, once, as ``before-commit:3``.
-        rejoins: Whether it goes on as a new run when it was fenced, as a supervisor would let it.
-        has_fence: False breaks the protocol: no fence is set.
-        waits: Whether it waits for a line on its input before it begins.
-    """
-
-    uri: str
-    run: str
-    first: int = 0
-    end: int = 1
-    mode: str = "append"
-    storage_options: dict[str, str] = field(default_factory=dict)
-    checkpoint: str = "checkpoint"
-    hold_at: str = ""
-    rejoins: bool = False
-    has_fence: bool = True
-    waits: bool = False
-
-
 class Driver:
     """A program in a session of its own: all that it starts can be found, stopped and killed with it."""
 
@@ -279,6 +211,7 @@ class Driver:
             # Spark's launcher and the JVM write to the same output.
             with contextlib.suppress(ValueError):
                 self._lines.put(json.loads(line))
+        self._lines.put({})  # it has ended: nobody waits for more
 
     def _read_stderr(self) -> None:
         assert self._process.stderr is not None
@@ -294,7 +227,7 @@ class Driver:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
             raise TimeoutError(f"the driver said nothing for {seconds} s\n{self.stderr}") from None
-        assert name in line, f"{line}\n{self.stderr}"
+        assert name in line, f"{line or 'the driver has ended'}\n{self.stderr}"
         return line[name]
 
     def go(self) -> None:

@@ -6,6 +6,7 @@ threads, send signals, fork or exit happen there, where nothing else runs.
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -17,6 +18,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -29,6 +31,7 @@ SCHEMA = pa.schema([("x", pa.int64())])
 # What would have to be on stderr after a crash, or after an exception that nobody could catch.
 CRASHES = ("panicked", "Fatal Python error", "terminate called", "Exception ignored", "fatal runtime error")
 
+_looking = threading.Lock()
 _HERE = Path(__file__).parent
 _PREAMBLE = """
 import os, signal, sys, threading, time
@@ -121,13 +124,26 @@ def becomes_true(condition: Callable[[], object], seconds: float = 5.0) -> bool:
 
 def is_waiting(thread: threading.Thread) -> bool:
     """Whether a thread is blocked in a wait of Python's own, as every wait of headrace is."""
-    frame = sys._current_frames().get(thread.ident or 0)
+    frame = _frame_of(thread)
     names = []
     while frame is not None and frame.f_code.co_filename == threading.__file__:
         names.append(frame.f_code.co_name)
         frame = frame.f_back
     # The short wait for another thread to have started is none.
     return "wait" in names[:1] and "start" not in names
+
+
+def _frame_of(thread: threading.Thread) -> FrameType | None:
+    # Python looks at all threads under a lock of its own. Garbage that is collected meanwhile may let another thread
+    # run, and one that starts a thread then waits for that lock, with the interpreter's in its hands.
+    with _looking:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return sys._current_frames().get(thread.ident or 0)
+        finally:
+            if collects:
+                gc.enable()
 
 
 def own_threads() -> list[str]:

@@ -7,6 +7,7 @@ import weakref
 
 import pytest
 from rig import SCHEMA, batch, becomes_true, run_script
+from tally import record
 
 import headrace
 
@@ -63,6 +64,8 @@ WAYS = [cancels, closes, drops, never_reads, limits, limits_what_is_filtered, ca
 ROUNDS = """
 import gc
 
+sent = []
+
 def round_of(session, leave):
     sink = session.register_streaming_table("pushed", SCHEMA, capacity=4)
     def produce():
@@ -72,6 +75,7 @@ def round_of(session, leave):
     refusal, told = producer.result()
     assert type(refusal) is headrace.ConsumerGoneError, refusal
     session.deregister_table("pushed")
+    sent.append(sink.statistics().rows)
     return told - left
 
 def count():
@@ -89,7 +93,7 @@ with headrace.SessionContext() as session:
     threads, in_batches, megabytes = count()
     report(slowest=slowest, rested=rested and rested_before, left=what_is_left(session),
            threads=threads - threads_before, in_batches=in_batches - bytes_before,
-           megabytes=megabytes - megabytes_before)
+           megabytes=megabytes - megabytes_before, rows=sum(sent), rounds=len(sent))
 """
 
 
@@ -98,6 +102,7 @@ def test_leaving_again_and_again_tells_the_producer_within_a_second_and_nothing_
     """F14, P7: cancel, close, drop and LIMIT in turn; writes raise within 1 s, no growth of anything."""
     outcome = run_script(LEAVING + ROUNDS.format(rounds=rounds), seconds=110).require_clean()
     facts = outcome.facts
+    record("push", times=facts["rounds"], rows=facts["rows"])
     assert facts["slowest"] < 1.0
     assert facts["rested"], facts["left"]
     # A worker of the engine's pool for blocking calls may come or go.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from rig import run_script
+import pytest
+from rig import Background, batch, run_script
+
+from headrace._channel import Channel
 
 # SIGINT is sent, by the operating system, when the main thread is where it cannot go on by itself.
 INTERRUPTING = """
@@ -317,3 +320,30 @@ report(raised=raised, rows=rows, rested=becomes_true(lambda: is_at_rest(session)
     assert outcome.facts["rows"] == {name: [1] for name in names}
     assert outcome.facts["rested"], outcome.facts["left"]
     outcome.require_clean()
+
+
+CALLS = {
+    "read": ("_readable", lambda channel: channel.drain(1, 1)),
+    "collect": ("_over", lambda channel: channel.wait_until_over()),
+    "write": ("_writable", lambda channel: channel.write(batch(2))),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_at_the_very_beginning_of_a_wait(call: str) -> None:
+    """F20: just when the lock was given up, where Python's own wait() would leave it to nobody."""
+    name, waits = CALLS[call]
+    channel = Channel("the channel", 1)
+    if call == "write":
+        channel.write(batch(1))
+    condition = getattr(channel, name)
+    give_up = condition._release_save
+
+    def give_up_and_be_interrupted() -> None:
+        give_up()
+        raise KeyboardInterrupt
+
+    condition._release_save = give_up_and_be_interrupted
+    with pytest.raises(KeyboardInterrupt):
+        waits(channel)
+    assert Background(channel.close).result(), "the lock is held by nobody who could release it"

@@ -12,16 +12,8 @@ from pathlib import Path
 
 import pytest
 from deadlines import allow_long_test
-from landing_rig import (
-    Driver,
-    Stream,
-    Watcher,
-    add_epochs,
-    becomes_true,
-    kill_session,
-    make_table,
-    require_exact,
-)
+from landing_plan import Stream
+from landing_rig import Driver, Watcher, add_epochs, becomes_true, kill_session, make_table, require_exact
 
 pytestmark = pytest.mark.slow
 
@@ -73,7 +65,7 @@ def test_an_executor_killed_in_an_epoch_and_tasks_that_fail_once_double_nothing(
         os.kill(executor_of(int(waiting.read_text())), signal.SIGKILL)
         driver.require_done()
         watcher.wait_for(EPOCHS)
-    require_exact(stream.uri, mode, EPOCHS)
+    require_exact(stream.uri, mode, EPOCHS, by=stream.way)
     assert any(name.startswith("failed") for name in marks_of(stream)), "no attempt failed"
 
 
@@ -128,7 +120,7 @@ def test_a_standalone_cluster_lands_every_epoch_once(tmp_path: Path, master: str
             driver.hear("started")
             driver.require_done()
         watcher.wait_for(EPOCHS)
-    require_exact(stream.uri, "append", EPOCHS)
+    require_exact(stream.uri, "append", EPOCHS, by=stream.way)
 
 
 @pytest.mark.parametrize(("way", "mode"), [("format", "append"), ("sink", "append")])
@@ -140,5 +132,5 @@ def test_a_task_that_is_run_twice_at_once_lands_once(tmp_path: Path, master: str
         driver.hear("started")
         driver.require_done()
         watcher.wait_for(EPOCHS)
-    require_exact(stream.uri, mode, EPOCHS)
+    require_exact(stream.uri, mode, EPOCHS, by=stream.way)
     assert {"attempt-0", "attempt-1"} <= marks_of(stream), "there was no second attempt"

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from landing_rig import QUERY, Driver, Epochs, Watcher, make_table, require_exact, rows_of, state_after
+from landing_plan import QUERY, Epochs, state_after
+from landing_rig import Driver, Watcher, make_table, require_exact, rows_of
 
 from headrace.tables import bookmark
 from headrace.tables.ledger import Stamp

@@ -11,8 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from landing_plan import QUERY, state_after
 from landing_programs import rows_of_epoch
-from landing_rig import QUERY, Watcher, make_table, require_exact, rows_of, state_after
+from landing_rig import Watcher, make_table, require_exact, rows_of
 from s3_proxy import ALWAYS, S3Proxy
 from s3_server import S3Server
 

@@ -25,7 +25,8 @@ import json, sys
 from pathlib import Path
 import pyspark
 from landing_programs import start_spark, writer_of
-from landing_rig import Stream, add_epochs, make_table, require_exact
+from landing_plan import Stream
+from landing_rig import add_epochs, make_table, require_exact
 from streams import drain, replay
 
 folder = Path(sys.argv[1])

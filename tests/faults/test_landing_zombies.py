@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 from deadlines import allow_long_test
+from landing_plan import Stream
 from landing_rig import (
     Driver,
-    Stream,
     Watcher,
     add_epochs,
     becomes_true,
@@ -56,7 +56,7 @@ def test_a_driver_frozen_past_the_check_cannot_land_its_epoch_any_more(tmp_path:
         old.hear("started")
         old.hear("held")
         take_over_while_frozen(stream, old, watcher)
-    require_exact(uri, mode, EPOCHS)
+    require_exact(uri, mode, EPOCHS, by=stream.way)
 
 
 @pytest.mark.parametrize("mode", ["append", "complete"])
@@ -70,4 +70,4 @@ def test_a_driver_frozen_at_any_moment_is_fenced_when_it_thaws(tmp_path: Path, m
         old.hear("started")
         watcher.wait_for(3)
         take_over_while_frozen(stream, old, watcher)
-    require_exact(uri, mode, EPOCHS, may_join=True)
+    require_exact(uri, mode, EPOCHS, by=stream.way, may_join=True)

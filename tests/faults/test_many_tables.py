@@ -6,6 +6,7 @@ import os
 
 import pytest
 from rig import run_script
+from tally import record
 
 ROUND_ROBIN = """
 def union(names):
@@ -40,6 +41,7 @@ for partitions in (1, 2, 8):
 def test_64_push_tables_fed_round_robin_through_capacity_1_all_arrive() -> None:
     """F17, P13: 64 blocked scans on a machine of any size; every row once, and no deadlock."""
     run_script(ROUND_ROBIN + SIXTY_FOUR, seconds=60).require_clean()
+    record("push", times=3, rows=3 * 64 * 10)
 
 
 TOO_MANY = """

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from rig import run_script
+from tally import record
 
 CAPACITY = 4
 BATCHES = 200
+ROWS = 131072
 
 # What the query may have in hand beside the queue: the batch it works on, the one that waits for the reader,
 # and those on their way between the two.
@@ -20,7 +22,7 @@ MEGABYTES = 20 + 2 * (CAPACITY + IN_HAND)
 BIG = """
 import pyarrow.compute as pc
 
-ROWS = 131072
+ROWS = {rows}
 BATCHES = {batches}
 
 def big(number):
@@ -43,7 +45,7 @@ class Received:
 
 received = Received()
 megabytes = 0.0
-""".replace("{batches}", str(BATCHES))
+""".replace("{batches}", str(BATCHES)).replace("{rows}", str(ROWS))
 
 SLOW_CONSUMER = """
 def produce():
@@ -78,6 +80,7 @@ def test_a_slow_consumer_holds_the_producer_back_and_memory_is_flat() -> None:
     """F15, P2, S4: 200 MB through a reader that is always behind; the queue is never over its capacity."""
     facts = run_script(BIG + SLOW_CONSUMER.format(capacity=CAPACITY)).require_clean().facts
     assert facts["complete"]
+    record("push", rows=BATCHES * ROWS)
     assert facts["queued"] == CAPACITY
     assert facts["ahead"] <= CAPACITY + IN_HAND
     assert facts["blocked"] > 0
@@ -115,6 +118,7 @@ def test_a_slow_producer_is_waited_for_and_memory_is_flat() -> None:
     """F15, S4: each batch is with the reader before the next is made; the queue never holds two."""
     facts = run_script(BIG + SLOW_PRODUCER.format(capacity=CAPACITY)).require_clean().facts
     assert facts["complete"]
+    record("push", rows=BATCHES * ROWS)
     assert facts["queued"] <= 1
     assert facts["blocked"] == 0
     assert facts["megabytes"] < MEGABYTES
@@ -180,5 +184,6 @@ def test_a_slow_reader_holds_a_provider_back_and_memory_is_flat() -> None:
     """F15, S3, S4: a provider is read ahead by a few batches, never by the whole table."""
     facts = run_script(BIG + SLOW_READER_OF_A_PROVIDER).require_clean().facts
     assert facts["complete"]
+    record("pull", rows=BATCHES * ROWS)
     assert facts["ahead"] <= READ_AHEAD
     assert facts["megabytes"] < 20 + 2 * READ_AHEAD

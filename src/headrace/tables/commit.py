@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headrace import _crash
@@ -129,12 +129,10 @@ class Landing:
                 _crash.reach("before-commit", epoch)
                 stamp = ledger.next_stamp(finding.newest, self.rules.query_id, epoch, run)
                 properties = stamp.properties() | _details(payload) | self.memory.passed.properties()
-                self.may_have_landed = True
-                published = self.store.publish(change, read_version=finding.read_version, properties=properties)  # 6
+                published = self._publish(change, finding.read_version, properties)  # 6
                 _crash.reach("after-commit", epoch)
                 self._verify(published, finding.read_version, stamp, payload, change)  # 7
             except CommitConflictError as error:
-                self.may_have_landed = False
                 if not error.retryable:
                     raise
                 conflict, may_rebase = error, False
@@ -179,6 +177,14 @@ class Landing:
         bookmark.remove_older(self.store, mark)
         self.memory.last = mark
         self.memory.passed.clear(self.store, self.rules.query_id, run.id)
+
+    def _publish(self, change: Change, read_version: int, properties: Mapping[str, str]) -> Published:
+        before, self.may_have_landed = self.may_have_landed, True
+        try:
+            return self.store.publish(change, read_version=read_version, properties=properties)
+        except CommitConflictError:
+            self.may_have_landed = before  # Not this time.
+            raise
 
     def _require_history_since(self, version: int) -> None:
         """A merge names rows by where they are. One that took long may find them moved by a version that is gone."""

@@ -202,10 +202,15 @@ class History:
             HistoryGapError: There is one, and the rules say to stop then.
         """
         if seen.missing:
-            mark = self.bookmark_above(max(floor, seen.stamped_at), snapshot)
+            # They are above the stamp, or below it and above what the run that set a fence had looked at.
+            mark = self.bookmark_above(max(floor, min(seen.stamped_at, *seen.missing) - 1), snapshot)
             if mark is not None:
                 above = tuple(version for version in seen.missing if version > mark.at.version)
-                seen = replace(seen, stamp=mark.stamp, stamped_at=mark.at.version, missing=above)
+                seen = replace(seen, missing=above)
+                if seen.stamp is None or mark.at.version > seen.stamped_at:
+                    seen = replace(seen, stamp=mark.stamp, stamped_at=mark.at.version)
+                elif mark.stamp.checkpoint == seen.stamp.checkpoint:
+                    seen = replace(seen, stamp=replace(seen.stamp, epoch=max(seen.stamp.epoch, mark.stamp.epoch)))
         if seen.missing:
             self._report_gap(seen.missing, seen.stamp)
         return seen
