@@ -4,6 +4,9 @@ SHELL := /bin/sh
 
 PYTHON ?= python3
 WORKERS ?= 2
+SEEDS ?= 0-10000
+KILLS ?= 20
+TALLY := build/tally.jsonl
 UV := uv==0.13.7
 
 VENV := .venv
@@ -27,6 +30,21 @@ test: $(STAMP) ## Run the tests, without the slow ones (ARGS="-k name" is handed
 .PHONY: test-all
 test-all: $(STAMP) ## Run every test
 	@$(PY) -m pytest -q -n $(WORKERS) --dist loadgroup $(ARGS)
+
+.PHONY: simulate
+simulate: $(STAMP) ## Run the commit protocol under 10,000 seeds (SEEDS=0-500, or one of them to be told what happens)
+	@PYTHONPATH=tests/support $(PY) -m simulation $(SEEDS)
+
+.PHONY: crash
+crash: $(STAMP) ## Kill 20 Spark drivers at random moments, and count rows (KILLS=200; SEED=1 repeats the moments)
+	@$(PY) tests/faults/crash.py $(KILLS) $(if $(SEED),--seed $(SEED))
+
+.PHONY: matrix
+matrix: $(STAMP) ## Make every fault, and write what was counted into docs/guarantees.md (more than an hour)
+	@mkdir -p $(dir $(TALLY)) && rm -f $(TALLY)
+	@$(PY) -m pytest -q -n $(WORKERS) --dist loadgroup --tally $(TALLY) tests/faults tests/tables
+	@$(PY) tests/faults/crash.py $(KILLS) $(if $(SEED),--seed $(SEED)) --tally $(TALLY)
+	@$(PY) tests/support/crash_matrix.py $(TALLY) docs/guarantees.md
 
 .PHONY: lint
 lint: $(STAMP) ## Check style, formatting and types

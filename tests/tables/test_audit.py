@@ -15,8 +15,8 @@ from headrace.tables import queries
 from headrace.tables.audit import Account, audit
 from headrace.tables.checkpoint import Checkpoint
 from headrace.tables.epochs import Epochs
-from headrace.tables.ledger import Run, Stamp
-from headrace.tables.store import Append
+from headrace.tables.ledger import Run, Stamp, details
+from headrace.tables.store import Append, Replace
 
 
 @pytest.fixture
@@ -159,3 +159,43 @@ def test_a_checkpoint_is_read_as_spark_leaves_it(tmp_path: Path) -> None:
     (folder / "metadata").write_text("{}")
     with pytest.raises(StorageError, match="no checkpoint"):
         checkpoints.read(str(folder))
+
+
+def test_versions_removed_between_others_are_held_against_nobody(world: LanceWorld) -> None:
+    """C6: around a tagged fence, with epochs that landed and one that had no rows in what is gone."""
+    driver = Driver(world, query_id="query")
+    driver.land(0)
+    world.tag(world.dataset.version)
+    driver.land(1)
+    driver.land(2, [])
+    restarted = driver.restarted("run-b")
+    restarted.land(3)
+    restarted.land(4)
+    world.clean(1)
+    account = only(world)
+    assert (str(account.checked), account.problems) == ("0,4", ())
+    restarted.land(5)
+    restarted.land(7)
+    assert only(world).problems == (
+        "No version holds rows of epoch 6, and it is not noted that there were none; later epochs landed.",
+    )
+
+
+def test_a_fence_whose_predecessors_are_gone_does_not_speak_for_empty_epochs(world: LanceWorld) -> None:
+    """C6: what had no rows was told by a version that was removed."""
+    driver = Driver(world, query_id="query")
+    driver.land(0, [])
+    driver.land(1)
+    restarted = driver.restarted("run-b")
+    restarted.land(2)
+    world.clean(2)
+    assert only(world).problems == ()
+
+
+def test_a_whole_result_that_landed_again_is_not_doubled(world: LanceWorld) -> None:
+    """C6, L9: it is in the place of itself."""
+    for _ in range(2):
+        result = Replace(world.dataset.schema, tuple(world.write([1], replacing=True).fragments))
+        properties = Stamp("query", 0, "run-a", "checkpoint").properties() | details("complete", 1, 1)
+        world.store().publish(result, read_version=world.dataset.version, properties=properties)
+    assert only(world).problems == ()

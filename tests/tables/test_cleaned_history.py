@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from drivers import Driver, ids_of
+from drivers import Driver, ids_of, ids_through
 from stepping import Steps
 from worlds import QUERY, World, landed
 
-from headrace import LandingError
+from headrace import HistoryGapError, LandingError, TableReplacedError
 from headrace.tables.ledger import Stamp
-from headrace.tables.store import Replace
+from headrace.tables.store import Fence, Replace
 
 
 def leave_hole(world: World, *, of: int = 1) -> None:
@@ -140,3 +141,78 @@ def test_a_merge_that_lands_on_rows_that_moved_says_so(world: World) -> None:
     with pytest.raises(LandingError, match="keys twice"):
         driver.land(1, ids_of(0))
     assert landed(world)[-1] == 1
+
+
+def land_unmarked(world: World, epoch: int) -> None:
+    """A run takes over, lands an epoch, and leaves no bookmark of either."""
+    driver = Driver(world, "run-a")
+    driver.land(epoch)
+    store = world.store()
+    for name in store.list_notes():
+        if '"run-a"' in (store.read_note(name) or ""):
+            store.delete_note(name)
+
+
+def forget_newest(world: World) -> None:
+    world.configure()
+    world.clean()
+
+
+@pytest.mark.parametrize("rule", ["warn", "fail"])
+def test_a_fence_does_not_hide_what_was_removed_before_it(
+    world: World, rule: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """L20, L21: a run looks, an epoch lands unmarked and is removed, and only then the run takes over."""
+    Driver(world, "run-0").land(0)
+    world.tag(world.store().open().version)
+
+    def interfere() -> None:
+        land_unmarked(world, 1)
+        forget_newest(world)
+
+    driver = Driver(world, "run-b", rules={"on_history_gap": rule}, steps=before("publish Fence", interfere))
+    if rule == "fail":
+        with pytest.raises(HistoryGapError):
+            driver.land(1)
+        with pytest.raises(HistoryGapError):
+            Driver(world, "run-c", rules={"on_history_gap": rule}).land(1)
+        return
+    driver.land(1)
+    assert "were removed before query" in caplog.text
+
+
+def test_a_fence_that_did_not_see_an_epoch_gives_way_to_its_bookmark(world: World) -> None:
+    """L17, L23: the epoch's version is gone, the fence says nothing of it, and the bookmark still does."""
+    Driver(world, "run-0").land(0)
+    seen = world.store().open().version
+    world.tag(seen)
+
+    def interfere() -> None:
+        Driver(world, "run-a").land(1)
+        forget_newest(world)
+        blind = Stamp(QUERY, 0, "run-b", "checkpoint", is_fence=True, read_version=seen)
+        store = world.store()
+        store.publish(Fence(), read_version=store.open().version, properties=blind.properties())
+
+    assert Driver(world, "run-c", steps=before("publish Fence", interfere)).land(1).was_skipped
+    assert Counter(world.rows()) == Counter(ids_through(1))
+
+
+def test_files_of_a_result_that_may_have_landed_are_not_removed(world: World) -> None:
+    """L30: it landed, and another writer overwrote it before it could be looked at; a restore brings it back."""
+    driver = Driver(world, mode="complete")
+    driver.land(0)
+    forget_newest(world)
+    todo = [lambda: world.overwrite([900])]
+    driver.steps = Steps()
+    landing = driver.landing()
+    calls = driver.steps.calls
+
+    def after_publish() -> None:
+        if "publish Replace" in calls and todo:
+            todo.pop()()
+
+    driver.steps.named = {"open": after_publish}
+    with pytest.raises(TableReplacedError):
+        landing.land(1, driver.payload(ids_of(1)))
+    assert landing.may_have_landed

@@ -108,9 +108,10 @@ class History:
         else:
             seen = self._read(snapshot, versions)
         seen = self._settled(seen, known.at.version, snapshot)
+        if seen.stamp is None or seen.stamp.run == known.stamp.run:
+            self._require_not_replaced(seen)
         if seen.stamp is not None:
             return Finding(snapshot, seen.stamp, snapshot.version)
-        self._require_not_replaced(seen)
         if not is_capped:
             return Finding(snapshot, known.stamp, snapshot.version)
         # What was left unread may hold a rival's fence. Based on our own last version, the commit would meet it; if
