@@ -58,7 +58,7 @@ class Company(threading.Thread):
 
     def run(self) -> None:
         try:
-            while not self._stopped.wait(0.1):
+            while not self._stopped.wait(0.2):
                 self._chance.choice(self._acts)()
                 self.done += 1
         except Exception as error:  # noqa: BLE001 - raised to the test on leaving

@@ -54,7 +54,11 @@ def make_table(uri: str, storage_options: dict[str, str] | None = None) -> str:
 
 def rows_of(uri: str, storage_options: dict[str, str] | None = None) -> Rows:
     """The query's rows in a table, sorted."""
-    table = lance.dataset(uri, storage_options=storage_options).to_table(filter=f"id < {FOREIGN}", columns=["id", "n"])
+    return rows_in(lance.dataset(uri, storage_options=storage_options))
+
+
+def rows_in(dataset: lance.LanceDataset) -> Rows:
+    table = dataset.to_table(filter=f"id < {FOREIGN}", columns=["id", "n"])
     return tuple(sorted(zip(table["id"].to_pylist(), table["n"].to_pylist(), strict=True)))
 
 
@@ -130,6 +134,7 @@ class Watcher(threading.Thread):
         self._stopped = threading.Event()
         self._changed = threading.Condition()
         self._wrong: str | None = None
+        self._seen: tuple[object, ...] = ()
         self.reached = 0
         self.looks = 0
 
@@ -143,7 +148,13 @@ class Watcher(threading.Thread):
                 self._changed.notify_all()
 
     def _look(self) -> None:
-        rows = rows_of(self._uri, self._options)
+        dataset = lance.dataset(self._uri, storage_options=self._options)
+        # A version is looked at once. Tables that are made anew have others with the same numbers, and other files.
+        seen = (dataset.version, *(file.path for fragment in dataset.get_fragments() for file in fragment.data_files()))
+        if seen == self._seen:
+            return
+        self._seen = seen
+        rows = rows_in(dataset)
         place = self._places.get(rows)
         self.looks += 1
         if place is None:
