@@ -81,6 +81,15 @@ def write_until_refused(sink: headrace.TableSink, rows: int = 1) -> headrace.Hea
         start += rows
 
 
+def refusal_of(sink: headrace.TableSink) -> BaseException | None:
+    """What a write says that comes now."""
+    try:
+        sink.try_write(batch(-1))
+    except headrace.HeadraceError as error:
+        return error
+    return None
+
+
 class Background(threading.Thread):
     """A thread that keeps what its function returned or raised."""
 

@@ -105,15 +105,6 @@ def write(sink: headrace.TableSink, batches: Iterable[Sequence[int]], accepted: 
         accepted.extend(each)
 
 
-def refusal_of(sink: headrace.TableSink) -> BaseException | None:
-    """What a write says that comes now."""
-    try:
-        sink.try_write(batch(-1))
-    except headrace.HeadraceError as error:
-        return error
-    return None
-
-
 # Asked of the channels: to look at the frames of a thread that runs is not safe in Python 3.11, not thousands of times.
 def is_read(reader: headrace.RecordBatchReader) -> bool:
     """Whether somebody waits for the next batch."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from kernel import fill, require_tracer, small_disk, with_fault
 from landing_plan import QUERY, Epochs, state_after
 from landing_rig import Driver, Watcher, make_table, require_exact, rows_of
 
@@ -32,18 +31,9 @@ def version_of(mode: str, epoch: int) -> int:
     return epoch + (3 if mode == "append" else 2)
 
 
-def strace(call: str, path: str, fault: str) -> list[str]:
-    """A command that runs another, with a fault in each such system call on a path."""
-    return ["strace", "-f", "-qq", "-o", "/dev/null", "-P", path, "-e", f"trace={call}", "-e", f"inject={call}:{fault}"]
-
-
 @pytest.fixture(scope="module")
 def tracer() -> None:
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed")
-    tried = subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, text=True, check=False)
-    if tried.returncode:
-        pytest.skip(f"strace may not trace here: {tried.stderr.strip()}")
+    require_tracer()
 
 
 @pytest.fixture
@@ -70,9 +60,9 @@ def test_a_kill_inside_the_commit_leaves_the_old_version_or_the_new_one(
     """F2, L13, L14: the hard link of the manifest is the commit; the kill comes right before it, or right after."""
     manifest = manifest_of(uri, version_of(mode, epoch))
     under = (
-        strace("unlink", f"{manifest}#1", "signal=SIGKILL")
+        with_fault("unlink", f"{manifest}#1", "signal=SIGKILL")
         if is_linked
-        else strace("linkat", manifest, "signal=SIGKILL")
+        else with_fault("linkat", manifest, "signal=SIGKILL")
     )
     with Watcher(uri, mode, 4) as watcher:
         with Driver(Epochs(uri, new_run(), end=4, mode=mode), under=under) as driver:
@@ -99,7 +89,7 @@ def test_a_kill_during_the_take_over_is_made_up_for_by_the_next_run(uri: str, ca
     """F2, L14: before and after the fence's link, at Lance's hint of it, and at the bookmark after it."""
     run = new_run()
     path = f"{uri}/{file.format(bookmark=bookmark._name(Stamp(QUERY, 0, run)))}"
-    with Driver(Epochs(uri, run, end=3), under=strace(call, path, "signal=SIGKILL")) as driver:
+    with Driver(Epochs(uri, run, end=3), under=with_fault(call, path, "signal=SIGKILL")) as driver:
         driver.require_killed()
     assert rows_of(uri) == ()
     with Driver(Epochs(uri, new_run(), end=3)) as driver:
@@ -112,7 +102,7 @@ def test_a_kill_during_the_take_over_is_made_up_for_by_the_next_run(uri: str, ca
 @pytest.mark.parametrize("mode", ["append", pytest.param("complete", marks=slow)])
 def test_a_manifest_that_cannot_be_written_fails_its_epoch_and_nothing_else(uri: str, mode: str, error: str) -> None:
     """F9: the disk refuses the commit of epoch 1 itself; the table stays as it was, and the next run lands it."""
-    under = strace("linkat", manifest_of(uri, version_of(mode, 1)), f"error={error}")
+    under = with_fault("linkat", manifest_of(uri, version_of(mode, 1)), f"error={error}")
     with Driver(Epochs(uri, new_run(), end=3, mode=mode), under=under) as driver:
         driver.require_failed("StorageError")
     assert rows_of(uri) == state_after(mode, 1)
@@ -122,30 +112,20 @@ def test_a_manifest_that_cannot_be_written_fails_its_epoch_and_nothing_else(uri:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 512 KiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=512k", "tmpfs", str(folder)], capture_output=True, text=True, check=False
-    )
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    try:
+def disk(tmp_path: Path) -> Iterator[Path]:
+    with small_disk(tmp_path / "disk", "512k") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @slow
 @pytest.mark.parametrize("mode", ["append", "complete"])
-def test_a_full_disk_fails_an_epoch_and_the_stream_goes_on_when_there_is_room(small_disk: Path, mode: str) -> None:
+def test_a_full_disk_fails_an_epoch_and_the_stream_goes_on_when_there_is_room(disk: Path, mode: str) -> None:
     """F9: whatever the room that is left is enough for, data, transaction, manifest or bookmark."""
-    uri = make_table(str(small_disk / "t.lance"))
+    uri = make_table(str(disk / "t.lance"))
     landed = 0
     with Watcher(uri, mode, 100) as watcher:
         for pages in [0, 1, 2, 3, 4, 5, 6, 8]:
-            filler = fill(small_disk, spare_pages=pages)
+            filler = fill(disk, spare_pages=pages)
             with Driver(Epochs(uri, new_run(), first=landed, end=100, mode=mode)) as driver:
                 said = driver.require_failed("StorageError")
             assert "No space left" in said or "os error 28" in said, said
@@ -160,11 +140,3 @@ def test_a_full_disk_fails_an_epoch_and_the_stream_goes_on_when_there_is_room(sm
         watcher.wait_for(last)
     require_exact(uri, mode, last)
     assert landed, "the disk was full before anything landed"
-
-
-def fill(disk: Path, *, spare_pages: int) -> Path:
-    """Takes all the room of a disk but so many pages."""
-    filler = disk / "filler"
-    room = shutil.disk_usage(disk).free - spare_pages * 4096
-    filler.write_bytes(b"\0" * room)
-    return filler

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
-from rig import SCHEMA, Background, batch, becomes_true, running, values, what_is_left
+from rig import SCHEMA, Background, batch, becomes_true, refusal_of, running, values, what_is_left
 
 import headrace
 from headrace._runtime import workers
@@ -56,14 +56,6 @@ def write_all(sink: headrace.TableSink, batches: list[list[int]]) -> Seen:
     except headrace.HeadraceError as error:
         return Seen(accepted, error, refusal_of(sink))
     return Seen(accepted, None, None)
-
-
-def refusal_of(sink: headrace.TableSink) -> BaseException | None:
-    try:
-        sink.try_write(batch(-1))
-    except headrace.HeadraceError as error:
-        return error
-    return None
 
 
 def read_all(reader: headrace.RecordBatchReader, go: threading.Event | None = None, after: int = 0) -> Seen:

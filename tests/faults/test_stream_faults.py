@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -20,6 +19,7 @@ import pyarrow as pa
 import pytest
 from company import UPKEEP, WRITING, Company
 from deadlines import allow_long_test
+from kernel import fill, require_tracer, small_disk, with_fault
 from killing import kill_and_finish
 from landing_plan import FOREIGN, SCHEMA, Stream, state_after
 from landing_rig import Driver, Watcher, add_epochs, becomes_true, make_table, members_of, require_exact, rows_of
@@ -125,10 +125,7 @@ def test_a_driver_killed_after_spark_noted_an_epoch_goes_on_with_the_next(tmp_pa
 
 @pytest.fixture
 def tracer() -> None:
-    if shutil.which("strace") is None:
-        pytest.skip("strace is not installed")
-    if subprocess.run(["strace", "-o", "/dev/null", "true"], capture_output=True, check=False).returncode:
-        pytest.skip("strace may not trace here")
+    require_tracer()
 
 
 def is_driving(session: int) -> bool:
@@ -148,9 +145,8 @@ def test_a_kill_inside_the_commit_of_a_stream_leaves_the_old_version_or_the_new_
     version = 1 + (3 if mode == "append" else 2)
     manifest = f"{stream.uri}/_versions/{2**64 - 1 - version}.manifest"
     call, path = ("unlink", f"{manifest}#1") if is_linked else ("linkat", manifest)
-    fault = ["-P", path, "-e", f"trace={call}", "-e", f"inject={call}:signal=SIGKILL"]
     with Watcher(stream.uri, mode, EPOCHS) as watcher:
-        with Driver(stream, under=["strace", "-f", "-qq", "-o", "/dev/null", *fault]) as driver:
+        with Driver(stream, under=with_fault(call, path, "signal=SIGKILL")) as driver:
             driver.hear("started")
             assert becomes_true(lambda: not is_driving(driver.session), 100), driver.stderr
         assert rows_of(stream.uri) == state_after(mode, 1 + is_linked)
@@ -269,17 +265,8 @@ def has_new_files(uri: str) -> bool:
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """A disk of 4 MiB."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    command = ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(folder)]
-    mounted = subprocess.run(command, capture_output=True, text=True, check=False)
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    try:
+    with small_disk(tmp_path / "disk", "4m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 @slow
@@ -294,14 +281,9 @@ def test_a_full_disk_stops_a_stream_which_goes_on_when_there_is_room(
         stream = replace(stream, uri=make_table(str(disk / "t.lance")))
     else:
         stream = replace(stream, checkpoint=str(disk / "checkpoint"))
-    filler = disk / "filler"
-
-    def fill() -> None:
-        filler.write_bytes(b"\0" * shutil.disk_usage(disk).free)
-
     with Watcher(stream.uri, mode, EPOCHS) as watcher:
-        held(stream, "after-commit:1", fill, "" if full == "checkpoint" else "No space left")
-        filler.unlink()
+        held(stream, "after-commit:1", lambda: fill(disk), "" if full == "checkpoint" else "No space left")
+        (disk / "filler").unlink()
         assert rows_of(stream.uri) == state_after(mode, 2)
         finish(stream)
         watcher.wait_for(EPOCHS)

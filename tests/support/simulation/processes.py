@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from greenlet import getcurrent, greenlet
-
-
-class DiedError(BaseException):
-    """The process was killed: nothing of what it was about to do happens. No part of the protocol may catch this."""
+from stepping import DiedError
 
 
 class Process:

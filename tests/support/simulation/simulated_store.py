@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
 from memory_store import MemorySnapshot
+from stepping import SteppedSnapshot, Steps
 
 from headrace._errors import CommitConflictError, CommitUnknownError, StorageError
 from headrace.tables import ledger
-from headrace.tables.message import Column
 from headrace.tables.store import Change, Entry, Fence, Published
 from simulation.oracle import WatchedStore
 from simulation.plan import Plan
@@ -48,15 +47,16 @@ class Weather:
         return does
 
 
-class SimulatedStore:
+class SimulatedStore(Steps):
     """A store whose calls are turns of a process."""
 
     def __init__(self, inner: WatchedStore, process: Process, weather: Weather) -> None:
+        super().__init__()
         self.inner = inner
         self.process = process
         self.weather = weather
 
-    def turn(self, name: str, call: Callable[[], Any]) -> Any:
+    def step(self, name: str, call: Callable[[], Any]) -> Any:
         """Makes a call when the process gets its turn."""
         self.process.give_way()
         if self.weather.strikes("fails"):
@@ -68,7 +68,7 @@ class SimulatedStore:
         self.weather.story.say(self.process.name, what)
 
     def open(self) -> SimulatedSnapshot:
-        snapshot = self.turn("opens the table", self.inner.open)
+        snapshot = self.step("opens the table", self.inner.open)
         self.say(f"opens version {snapshot.version}")
         return SimulatedSnapshot(snapshot, self)
 
@@ -117,23 +117,23 @@ class SimulatedStore:
         return land
 
     def missing_files(self, files: Sequence[str]) -> list[str]:
-        missing: list[str] = self.turn("looks for its files", lambda: self.inner.missing_files(files))
+        missing: list[str] = self.step("looks for its files", lambda: self.inner.missing_files(files))
         return missing
 
     def delete_files(self, files: Sequence[str]) -> None:
-        self.turn("deletes files", lambda: self.inner.delete_files(files))
+        self.step("deletes files", lambda: self.inner.delete_files(files))
         self.say(f"deletes the files {', '.join(files)}")
 
     def list_notes(self) -> Sequence[str]:
-        names: Sequence[str] = self.turn("lists notes", self.inner.list_notes)
+        names: Sequence[str] = self.step("lists notes", self.inner.list_notes)
         return names
 
     def read_note(self, name: str) -> str | None:
-        text: str | None = self.turn("reads a note", lambda: self.inner.read_note(name))
+        text: str | None = self.step("reads a note", lambda: self.inner.read_note(name))
         return text
 
     def write_note(self, name: str, text: str) -> None:
-        self.turn("writes a note", lambda: self.inner.write_note(name, text))
+        self.step("writes a note", lambda: self.inner.write_note(name, text))
         self.say(f"writes the note {name[:6]}...{name[-10:]}")
         if self.weather.strikes("lands unheard"):
             self.say("  its answer is lost")
@@ -147,44 +147,13 @@ class SimulatedStore:
             self.say(f"deletes the note {name[:6]}...{name[-10:]}")
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedSnapshot:
+class SimulatedSnapshot(SteppedSnapshot):
     """A snapshot whose reads are turns of a process."""
 
     inner: MemorySnapshot
-    store: SimulatedStore
-
-    @property
-    def version(self) -> int:
-        return self.inner.version
-
-    @property
-    def schema(self) -> pa.Schema:
-        return self.inner.schema
-
-    def columns(self) -> Mapping[int, Column]:
-        return self.inner.columns()
-
-    def columns_of_new(self, schema: pa.Schema) -> Mapping[int, Column]:
-        return self.inner.columns_of_new(schema)
+    steps: SimulatedStore
 
     def entry(self, version: int) -> Entry | None:
-        entry: Entry | None = self.store.turn("reads history", lambda: self.inner.entry(version))
-        self.store.say(f"reads version {version}" + ("" if entry else ", which is gone"))
+        entry = super().entry(version)
+        self.steps.say(f"reads version {version}" + ("" if entry else ", which is gone"))
         return entry
-
-    def kept_versions(self, above: int) -> Sequence[int]:
-        kept: Sequence[int] = self.store.turn("lists versions", lambda: self.inner.kept_versions(above))
-        return kept
-
-    def latest(self) -> int:
-        newest: int = self.store.turn("latest", self.inner.latest)
-        return newest
-
-    def tagged(self) -> Set[int]:
-        tagged: Set[int] = self.store.turn("tagged", self.inner.tagged)
-        return tagged
-
-    def data_files(self, version: int) -> Set[str]:
-        files: Set[str] = self.store.turn("data_files", lambda: self.inner.data_files(version))
-        return files
