@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
+from waits import is_waiting
 
 from headrace._channel import Channel, ChannelState
 from headrace._errors import (
@@ -72,8 +72,7 @@ class Background:
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             assert not self._future.done(), f"not blocked: {self._future}"
-            frame = sys._current_frames().get(self.ident)
-            if frame is not None and frame.f_code is threading.Condition.wait.__code__:
+            if is_waiting(self._thread):
                 return self
             time.sleep(0.0005)
         raise AssertionError("the thread did not block")

@@ -6,7 +6,6 @@ threads, send signals, fork or exit happen there, where nothing else runs.
 
 from __future__ import annotations
 
-import gc
 import json
 import os
 import signal
@@ -18,7 +17,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pyarrow as pa
@@ -31,13 +29,13 @@ SCHEMA = pa.schema([("x", pa.int64())])
 # What would have to be on stderr after a crash, or after an exception that nobody could catch.
 CRASHES = ("panicked", "Fatal Python error", "terminate called", "Exception ignored", "fatal runtime error")
 
-_looking = threading.Lock()
-_HERE = Path(__file__).parent
+_PATH = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
 _PREAMBLE = """
 import os, signal, sys, threading, time
 import pyarrow as pa
 import headrace
 from rig import *
+from waits import is_waiting
 """
 
 
@@ -131,30 +129,6 @@ def becomes_true(condition: Callable[[], object], seconds: float = 5.0) -> bool:
     return True
 
 
-def is_waiting(thread: threading.Thread) -> bool:
-    """Whether a thread is blocked in a wait of Python's own, as every wait of headrace is."""
-    frame = _frame_of(thread)
-    names = []
-    while frame is not None and frame.f_code.co_filename == threading.__file__:
-        names.append(frame.f_code.co_name)
-        frame = frame.f_back
-    # The short wait for another thread to have started is none.
-    return "wait" in names[:1] and "start" not in names
-
-
-def _frame_of(thread: threading.Thread) -> FrameType | None:
-    # Python looks at all threads under a lock of its own. Garbage that is collected meanwhile may let another thread
-    # run, and one that starts a thread then waits for that lock, with the interpreter's in its hands.
-    with _looking:
-        collects = gc.isenabled()
-        gc.disable()
-        try:
-            return sys._current_frames().get(thread.ident or 0)
-        finally:
-            if collects:
-                gc.enable()
-
-
 def own_threads() -> list[str]:
     """The threads of headrace that are alive, but for the one that is there while push tables are registered."""
     names = [thread.name for thread in threading.enumerate()]
@@ -207,8 +181,7 @@ def run_script(text: str, *, seconds: float = 30.0, environment: dict[str, str] 
     One that hangs is aborted after ``seconds``, with the stack of each of its threads on stderr.
     """
     program = f"{_PREAMBLE}\n{textwrap.dedent(text)}\nreport(_main_ended=time.monotonic())\n"
-    inherited = os.environ.get("PYTHONPATH", "")
-    path = os.pathsep.join(part for part in (str(_HERE), inherited) if part)
+    path = os.pathsep.join(filter(None, [*_PATH, os.environ.get("PYTHONPATH", "")]))
     process = subprocess.Popen(
         [sys.executable, "-X", "faulthandler", "-c", program],
         stdout=subprocess.PIPE,

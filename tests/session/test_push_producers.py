@@ -10,11 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from statistics import median
 
 import pyarrow as pa
 import pytest
+import waits
 from test_push_tables import SCHEMA, SECONDS, Background, batch, collect, read
 
 import headrace
@@ -155,12 +157,13 @@ def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[
         "import os, signal, sys, threading, time\n"
         "import pyarrow as pa\n"
         "import headrace\n"
+        "from waits import is_waiting\n"
         "SCHEMA = pa.schema([('x', pa.int64())])\n"
         "def batch(*values): return pa.record_batch([pa.array(values, pa.int64())], schema=SCHEMA)\n"
     )
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", start + program],
-        env={**os.environ, **environment},
+        env={**os.environ, "PYTHONPATH": str(Path(waits.__file__).parent), **environment},
         capture_output=True,
         text=True,
         timeout=30,
@@ -340,15 +343,9 @@ INTERRUPTED = """
 ctx = headrace.SessionContext()
 sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
 sink.write(batch(1))
-main = threading.main_thread().ident
 sent = []
-def is_blocked_in_write(frame):
-    blocked = frame.f_code is threading.Condition.wait.__code__
-    while frame is not None and frame.f_code is not headrace.TableSink.write.__code__:
-        frame = frame.f_back
-    return blocked and frame is not None
 def interrupt():
-    while not is_blocked_in_write(sys._current_frames()[main]):
+    while not is_waiting(threading.main_thread()):
         time.sleep(0.001)
     sent.append(time.monotonic())
     os.kill(os.getpid(), signal.SIGINT)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
+from waits import is_waiting
 
 import headrace
 from headrace import SessionContext, SimpleTableProvider, TableSink
@@ -53,8 +53,7 @@ class Background:
         deadline = time.monotonic() + SECONDS
         while time.monotonic() < deadline:
             assert not self._future.done(), f"not blocked: {self._future}"
-            frame = sys._current_frames().get(self._thread.ident or 0)
-            if frame is not None and frame.f_code is threading.Condition.wait.__code__:
+            if is_waiting(self._thread):
                 return self
             time.sleep(0.0005)
         raise AssertionError("the thread did not block")
