@@ -31,6 +31,8 @@ from streams import StreamInput, drain, replay
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+pytestmark = pytest.mark.slow
+
 FORMAT = "engine_rules"
 EPOCHS = 2
 ROWS = 2
