@@ -63,7 +63,7 @@ def require_calm(name: str, rounds: int) -> Outcome:
     facts = outcome.facts[name]
     print(facts)
     for mode, total in facts["totals"].items():
-        record(mode, **total)
+        record(f"{mode}, mixed" if name == MIXED else mode, **total)
     assert not facts["broken"], facts["broken"]
     assert facts["slowest"] < 1.0
     require_no_growth(facts, rounds)

@@ -48,7 +48,7 @@ class Cell:
 
 
 def number_of(fault: str) -> int:
-    return int(fault.removeprefix("F"))
+    return int(fault.partition(" ")[0].removeprefix("F"))
 
 
 def cells_of(lines: Iterable[str]) -> dict[tuple[str, str], Cell]:
@@ -58,10 +58,18 @@ def cells_of(lines: Iterable[str]) -> dict[tuple[str, str], Cell]:
         told = json.loads(line)
         test = told["test"].partition("::")[0].rpartition("/")[2].removesuffix(".py")
         counts = told["counts"] or [{"mode": _NONE, "times": 1, "rows": 0, "lost": 0, "doubled": 0}]
-        for fault in set(told["faults"]):
-            for count in counts:
+        for count in counts:
+            for fault in _faults_of(told["faults"], count["mode"]):
                 cells[fault, count["mode"]].add(count, test, told["outcome"])
     return cells
+
+
+def _faults_of(faults: list[str], mode: str) -> set[str]:
+    """Each of them; what was counted of a mixture is of all of them together."""
+    if not mode.endswith(("mixed", "simulated")):
+        return set(faults)
+    numbers = sorted(set(faults), key=number_of)
+    return {f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else numbers[0]}
 
 
 def render(cells: dict[tuple[str, str], Cell], date: str, machine: str) -> str:
