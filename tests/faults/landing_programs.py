@@ -157,7 +157,11 @@ def writer_of(spark: Any, told: Stream) -> Any:
         return output.format("lance").option("path", told.uri).option("streamingQueryId", QUERY)
     keys = ["id"] if told.mode == "upsert" else None
     options = told.storage_options
-    return output.foreachBatch(LanceSink(told.uri, query_id=QUERY, mode=told.mode, keys=keys, storage_options=options))
+    sink = LanceSink(told.uri, query_id=QUERY, mode=told.mode, keys=keys, storage_options=options)
+    if told.mode != "upsert":
+        return output.foreachBatch(sink)
+    # Spark may take two files as one epoch after a kill, and then a key is there twice: the later one is meant.
+    return output.foreachBatch(lambda df, epoch: sink(df.groupBy("id").max("n").toDF("id", "n"), epoch))
 
 
 # Faults inside of tasks. A task's rows are of one epoch; whatever happens, it happens after they were handed on.
