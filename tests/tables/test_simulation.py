@@ -20,7 +20,7 @@ from tally import record
 SUPPORT = Path(__file__).parents[1] / "support"
 
 # Seeds that once showed a fault of the protocol; what was wrong is held by tests of its own in test_cleaned_history.
-KEPT = (189, 1212, 1725, 2381, 2595, 4004, 11689, 11933, 12527, 20634, 36092)
+KEPT = (189, 1212, 1345, 1725, 2381, 2595, 4004, 11689, 11933, 12527, 20634, 36092)
 QUICK = [range(start, start + 400) for start in range(0, 1200, 400)]
 THOROUGH = [range(start, start + 1000) for start in range(1200, 10200, 1000)]
 

@@ -18,15 +18,7 @@ class WrongError(AssertionError):
 
 
 class DoubledError(WrongError):
-    """An epoch landed again.
-
-    Attributes:
-        run: The run that did it.
-    """
-
-    def __init__(self, message: str, run: str) -> None:
-        super().__init__(message)
-        self.run = run
+    """An epoch landed again."""
 
 
 class Oracle:
@@ -63,7 +55,7 @@ class Oracle:
         except WrongError as error:
             if not (self._has_tags and ledger.RUN_ID in properties):
                 raise
-            self.doubled = DoubledError(str(error), properties[ledger.RUN_ID])
+            self.doubled = DoubledError(str(error))
 
     def _land(self, query: Query, properties: Mapping[str, str]) -> None:
         epoch, run = int(properties[ledger.EPOCH_ID]), properties[ledger.RUN_ID]
@@ -71,7 +63,7 @@ class Oracle:
         # Where versions were removed it cannot always be told whether a result is in the table; it may land again.
         is_same_result = epoch == before and query.mode == "complete" and self._has_cleanup
         if epoch <= before and not is_same_result:
-            self.doubled = DoubledError(f"{run} lands epoch {epoch} of {query.id}, and epoch {before} has landed", run)
+            self.doubled = DoubledError(f"{run} lands epoch {epoch} of {query.id}, and epoch {before} has landed")
             return
         skipped = [other for other in range(before + 1, epoch) if other not in query.empty]
         if skipped and query.mode != "complete" and self._is_continued[query.id]:

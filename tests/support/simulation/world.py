@@ -19,7 +19,7 @@ from simulation.plan import EPOCHS, Query, plan_for
 from simulation.simulated_store import Weather
 from simulation.story import Story
 
-TURNS = 150
+TURNS = 130
 _MOST_DRIVERS = 3
 _LONGEST = 20_000
 
@@ -74,13 +74,13 @@ class World:
             if self.oracle.doubled is not None:
                 raise self.oracle.doubled
         what = self.chance.choices(self._kinds, cum_weights=self._weights)[0]
-        for driver in self._alive:
+        for driver in self.drivers:
             driver.process.frozen -= 1
         match what:
             case "drive":
                 self._drive()
             case "start":
-                if len(self._alive) < _MOST_DRIVERS:
+                if len(self.drivers) < _MOST_DRIVERS:
                     self._start(self.chance.choice(self.plan.queries))
             case "kill":
                 self._kill()
@@ -88,18 +88,13 @@ class World:
                 self._freeze()
             case "forget":
                 self._forget()
-            case "recreate" if any(driver.process.is_landing for driver in self._alive):
+            case "recreate" if any(driver.process.is_landing for driver in self.drivers):
                 pass  # what a driver saw of the old table may be true of the new one too: that is not promised
             case _:
                 self.others.act(what)
 
-    @property
-    def _alive(self) -> list[Driver]:
-        self.drivers = [driver for driver in self.drivers if not driver.process.is_over]
-        return self.drivers
-
     def _drive(self) -> None:
-        awake = [driver for driver in self._alive if driver.process.frozen <= 0]
+        awake = [driver for driver in self.drivers if driver.process.frozen <= 0]
         if awake:
             self._go_on(self.chance.choice(awake))
         else:
@@ -107,15 +102,20 @@ class World:
 
     def _go_on(self, driver: Driver) -> None:
         driver.process.go_on()
+        self._bury(driver)
         if self.oracle.doubled is not None:
             raise self.oracle.doubled
+
+    def _bury(self, driver: Driver) -> None:
+        if driver.process.is_over:
+            self.drivers.remove(driver)
 
     def _start(self, query: Query, on_history_gap: str | None = None) -> Driver:
         """A run of a query: from the checkpoint as it is, or as somebody copied it."""
         self.runs += 1
         known = self.checkpoints[query.id]
         checkpoint = known[-1]
-        if not self.plan.shares_checkpoint and any(driver.query is query for driver in self._alive):
+        if not self.plan.shares_checkpoint and any(driver.query is query for driver in self.drivers):
             checkpoint = self.chance.choice(known).copy()
             known.append(checkpoint)
         name = f"run-{self.runs}"
@@ -125,13 +125,14 @@ class World:
         return driver
 
     def _kill(self) -> None:
-        if self._alive:
+        if self.drivers:
             victim = self.chance.choice(self.drivers)
             self.story.say(victim.run.id, "is killed")
             victim.process.kill()
+            self._bury(victim)
 
     def _freeze(self) -> None:
-        if self._alive:
+        if self.drivers:
             sleeper = self.chance.choice(self.drivers)
             sleeper.process.frozen = self.chance.randrange(5, 80)
             self.story.say(sleeper.run.id, f"freezes for {sleeper.process.frozen} turns")
@@ -141,7 +142,7 @@ class World:
                 self._start(sleeper.query)
 
     def _forget(self) -> None:
-        if self._alive:
+        if self.drivers:
             driver = self.chance.choice(self.drivers)
             self.story.say(driver.run.id, "gets a new process, which remembers nothing")
             driver.memory = type(driver.memory)()
@@ -153,7 +154,7 @@ class World:
         self.story.say("world", "calms down")
         self.weather.is_calm = True
         for _ in range(_LONGEST):
-            if not self._alive:
+            if not self.drivers:
                 break
             self._go_on(self.chance.choice(self.drivers))
         else:
@@ -205,7 +206,7 @@ class World:
             raise error
         self.weather.is_calm = True
         for driver in self.drivers:
-            while driver.run.id == error.run and not driver.process.is_over:
+            while not driver.process.is_over:
                 driver.process.go_on()
         if not any(isinstance(told, LandingError) and "twice" in str(told) for told in self.errors):
             raise error
