@@ -49,7 +49,7 @@ def test_the_table_takes_the_place_of_the_last_one() -> None:
 
 
 def test_the_published_table_has_every_fault_and_nothing_lost_or_doubled() -> None:
-    """F1, F21: and each test that it names is there."""
+    """And each test that it names is there."""
     page = (ROOT / "docs/guarantees.md").read_text()
     rows = [tuple(part.strip() for part in row) for row in ROW.findall(page[page.index(BEGIN) : page.index(END)])]
     assert {row[0] for row in rows} >= {f"F{number}" for number in range(1, 22)}

@@ -6,6 +6,7 @@ A table of each round is kept when it is wrong, and the seed repeats the moments
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 import shutil
@@ -13,12 +14,13 @@ import signal
 import sys
 import tempfile
 import time
-from collections import Counter
+from dataclasses import asdict, astuple
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
 from killing import kill_and_finish
+from tally import Count, taken
 
 WAYS = [("format", "append"), ("sink", "upsert"), ("format", "complete"), ("sink", "append"), ("sink", "complete")]
 ROUND = 5
@@ -34,49 +36,58 @@ def main() -> int:
         parser.error("at least one driver is to be killed")
     print(f"SEED={told.seed}", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    kills, rows, started, number = Counter[str](), Counter[str](), time.monotonic(), 0
-    is_well = True
+    counts: list[Count] = []
+    done, started, is_well = 0, time.monotonic(), True
     try:
-        while kills.total() < told.kills and is_well:
-            way, mode = WAYS[number % len(WAYS)]
-            name, count = f"{mode}, {way}", min(ROUND, told.kills - kills.total())
-            print(f"\n{name}: round {number + 1}", flush=True)
-            is_well, sent = run_round(count, told.seed + number, way, mode)
-            kills[name] += count
-            rows[name] += sent
-            number += 1
+        for number, (way, mode) in enumerate(itertools.cycle(WAYS)):
+            kills = min(ROUND, told.kills - done)
+            if not kills or not is_well:
+                break
+            print(f"\n{mode}, {way}: round {number + 1}", flush=True)
+            is_well = run_round(kills, told.seed + number, way, mode)
+            counts += taken()
+            done += kills
     except KeyboardInterrupt:
         print("\nStopped; what was done so far:")
-    report(kills, rows, time.monotonic() - started, told.tally, is_well=is_well)
+    report(counts)
+    minutes = (time.monotonic() - started) / 60
+    print(f"{done} kills in {minutes:.1f} minutes: {'nothing' if is_well else 'SOMETHING'} was wrong")
+    if told.tally is not None:
+        note(counts, told.tally, "passed" if is_well else "failed")
     return 0 if is_well else 1
 
 
-def run_round(kills: int, seed: int, way: str, mode: str) -> tuple[bool, int]:
+def run_round(kills: int, seed: int, way: str, mode: str) -> bool:
+    """Whether all was well; if not, the round's table is kept."""
     folder = Path(tempfile.mkdtemp(prefix="headrace-crash-"))
-    is_kept = False
+
+    def tell(line: str) -> None:
+        print(f"  {line}", flush=True)
+
     try:
-        return True, kill_and_finish(
-            folder, kills=kills, seed=seed, way=way, mode=mode, told=lambda line: print(f"  {line}", flush=True)
-        )
+        kill_and_finish(folder, kills=kills, seed=seed, way=way, mode=mode, told=tell)
     except (AssertionError, TimeoutError) as error:
-        is_kept = True
-        print(f"  WRONG, and {folder} is kept: {error}", flush=True)
-        return False, 0
-    finally:
-        if not is_kept:
-            shutil.rmtree(folder, ignore_errors=True)
+        tell(f"WRONG, and {folder} is kept: {error}")
+        return False
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    shutil.rmtree(folder, ignore_errors=True)
+    return True
 
 
-def report(kills: Counter[str], rows: Counter[str], seconds: float, tally: Path | None, *, is_well: bool) -> None:
+def report(counts: list[Count]) -> None:
     print(f"\n{'mode':<20}{'kills':>8}{'rows in':>10}{'lost':>8}{'doubled':>8}")
-    for name in kills:
-        print(f"{name:<20}{kills[name]:>8}{rows[name]:>10,}{0:>8}{0:>8}" if is_well else f"{name:<20}{kills[name]:>8}")
-    print(f"{kills.total()} kills in {seconds / 60:.1f} minutes: {'nothing' if is_well else 'SOMETHING'} was wrong")
-    if tally is not None and is_well:
-        counts = [{"mode": name, "times": kills[name], "rows": rows[name], "lost": 0, "doubled": 0} for name in kills]
-        line = {"test": "make crash", "faults": ["F1", "F5", "F7"], "outcome": "passed", "counts": counts}
-        with tally.open("a") as file:
-            file.write(json.dumps(line) + "\n")
+    for mode in sorted({count.mode for count in counts}):
+        of_mode = [astuple(count)[1:] for count in counts if count.mode == mode]
+        times, rows, lost, doubled = (sum(numbers) for numbers in zip(*of_mode, strict=True))
+        print(f"{mode:<20}{times:>8}{rows:>10,}{lost:>8}{doubled:>8}")
+
+
+def note(counts: list[Count], tally: Path, outcome: str) -> None:
+    told = {"test": "make crash", "faults": ["F1", "F5", "F7"], "outcome": outcome}
+    with tally.open("a") as file:
+        file.write(json.dumps(told | {"counts": [asdict(count) for count in counts]}) + "\n")
 
 
 if __name__ == "__main__":

@@ -46,6 +46,13 @@ def record(mode: str, *, times: int = 1, rows: int = 0, lost: int = 0, doubled: 
     _counts.append(Count(mode, times, rows, lost, doubled))
 
 
+def taken() -> list[Count]:
+    """What was noted since this was last asked."""
+    counts = _counts[:]
+    _counts.clear()
+    return counts
+
+
 def require_same(mode: str, sent: Iterable[Hashable], found: Iterable[Hashable], *, times: int = 1) -> None:
     """Holds what was sent against what was found, in any order, and notes it."""
     before, after = Counter(sent), Counter(found)

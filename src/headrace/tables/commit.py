@@ -32,7 +32,7 @@ from headrace._errors import (
 from headrace.tables import bookmark, ledger
 from headrace.tables.bookmark import Bookmark
 from headrace.tables.history import Finding, History, Memory
-from headrace.tables.holes import may_fill_hole
+from headrace.tables.holes import may_fill_hole, missing_between
 from headrace.tables.ledger import NONE_LANDED, Decision, Run, Stamp, stamp_of
 from headrace.tables.payload import Payload
 from headrace.tables.settings import Rules
@@ -189,7 +189,7 @@ class Landing:
     def _require_history_since(self, version: int) -> None:
         """A merge names rows by where they are. One that took long may find them moved by a version that is gone."""
         snapshot = self.store.open()
-        if not _is_whole(snapshot, version, snapshot.version):
+        if missing_between(snapshot, version, snapshot.version):
             raise CommitConflictError(
                 f"Versions after {version} were cleaned up while rows were merged with it.", retryable=True
             )
@@ -202,7 +202,7 @@ class Landing:
         if between:
             self._require_alone(snapshot, between, stamp, published, read_version)
             _require_still_fits(snapshot, published, payload, what)
-            if isinstance(change, Merge) and not _is_whole(snapshot, read_version, published.version):
+            if isinstance(change, Merge) and missing_between(snapshot, read_version, published.version):
                 raise LandingError(
                     f"{what} has landed as version {published.version}, but versions between {read_version} and that "
                     f"were cleaned up at the same moment: rows that were to be replaced may be there still, and keys "
@@ -283,17 +283,13 @@ def _require_there(snapshot: Snapshot, published: Published, payload: Payload, w
             hint="restart the query, which looks before it commits.",
         )
     # An overwrite is published as the version after the one it read, even where that had been cleaned away.
-    if not payload.is_fenced and may_fill_hole(snapshot, published.version):
+    is_below = snapshot.version > published.version
+    if is_below and not payload.is_fenced and may_fill_hole(snapshot, published.version):
         raise CommitConflictError(
             f"Version {published.version} may have been written where history had been removed, below version "
             f"{snapshot.version}.",
             retryable=True,
         )
-
-
-def _is_whole(snapshot: Snapshot, above: int, below: int) -> bool:
-    """Whether every version between two others is kept."""
-    return below - above < 2 or len([v for v in snapshot.kept_versions(above) if v < below]) == below - above - 1
 
 
 def _require_still_fits(snapshot: Snapshot, published: Published, payload: Payload, what: str) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from headrace._errors import HistoryGapError, TableReplacedError
 from headrace.tables import bookmark
 from headrace.tables.bookmark import Bookmark
-from headrace.tables.holes import may_fill_hole
+from headrace.tables.holes import may_fill_hole, missing_between
 from headrace.tables.ledger import Run, Stamp, stamp_of
 from headrace.tables.passed import Passed
 from headrace.tables.settings import Rules
@@ -175,7 +175,7 @@ class History:
             stamp = stamp_of(entry.properties, self.rules.query_id)
             if stamp is not None:
                 if stamp.read_version is not None:  # It speaks for the versions before it only as far as it looked.
-                    missing.extend(_missing_between(snapshot, stamp.read_version, version))
+                    missing.extend(missing_between(snapshot, stamp.read_version, version))
                 if entry.kind is Kind.REPLACE and may_fill_hole(snapshot, version):
                     # Then its result is not in the table; and if it is, to land it once more changes nothing.
                     stamp = replace(stamp, epoch=stamp.epoch - 1)
@@ -192,7 +192,7 @@ class History:
         Raises:
             HistoryGapError: One was, and the rules say to stop then.
         """
-        missing = _missing_between(snapshot, above, below)
+        missing = missing_between(snapshot, above, below)
         if missing:
             self._report_gap(missing, known)
 
@@ -261,10 +261,3 @@ class History:
             f"the newest epoch known to have landed is {found.epoch}" if found else "no trace of it was found elsewhere"
         )
         _log.warning("%s; %s, and the query goes on from there.", what, known)
-
-
-def _missing_between(snapshot: Snapshot, above: int, below: int) -> list[int]:
-    """Versions between two others that are no longer kept, newest first."""
-    between = range(below - 1, above, -1)
-    kept = set(snapshot.kept_versions(above)) if between else set()
-    return [version for version in between if version not in kept]

@@ -10,13 +10,20 @@ from __future__ import annotations
 from headrace.tables.store import Snapshot
 
 
+def missing_between(snapshot: Snapshot, above: int, below: int) -> list[int]:
+    """Versions between two others that are no longer kept, newest first."""
+    between = range(below - 1, above, -1)
+    kept = set(snapshot.kept_versions(above)) if between else set()
+    return [version for version in between if version not in kept]
+
+
 def may_fill_hole(snapshot: Snapshot, version: int) -> bool:
     """Whether an overwrite may lie in a hole, so that its rows are in no later version.
 
     It does not if it is the newest; if the version after it has one of its files; if the version before it is gone; or
     if nothing below it was ever removed or tagged.
     """
-    if snapshot.latest() <= version:
+    if snapshot.version <= version and snapshot.latest() <= version:  # asked anew: it may be of before the hole
         return False
     below = set(range(1, version))
     kept = below.intersection(snapshot.kept_versions(0))
