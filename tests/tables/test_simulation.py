@@ -9,9 +9,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from simulation.mutants import MUTANTS, first_wrong, without
+from simulation.mutants import MUTANTS, SLANTS, first_wrong, without
 from simulation.oracle import WrongError
 from simulation.plan import EPOCHS
 from simulation.world import World, simulate
@@ -35,10 +36,10 @@ def quiet() -> Iterator[None]:
     logger.setLevel(level)
 
 
-def run_all(seeds: range | tuple[int, ...]) -> None:
+def run_all(seeds: range | tuple[int, ...], **slant: Any) -> None:
     worlds, rows = Counter[str](), Counter[str]()
     for seed in seeds:
-        plan = simulate(seed).plan
+        plan = simulate(seed, **slant).plan
         for query in plan.queries:
             worlds[query.mode] += 1
             rows[query.mode] += sum(len(query.rows(epoch)) for epoch in range(EPOCHS))
@@ -53,20 +54,22 @@ def test_no_order_of_things_loses_or_doubles_an_epoch(seeds: range) -> None:
 
 
 def test_what_once_went_wrong_does_not_any_more() -> None:
-    """F1, F4, F7, L17, L23: seeds that are kept."""
-    run_all(KEPT)
-
-
-# Some faults need several rare things at once; the search begins where they come together.
-BEGINS = {"the look for rivals after a commit": 2300}
+    """F1, F4, F7, L17, L23: seeds that are kept. Drivers did not nap then."""
+    run_all(KEPT, naps=0)
 
 
 @pytest.mark.parametrize("part", MUTANTS)
 def test_without_any_part_of_the_protocol_something_goes_wrong(part: str) -> None:
     """L12, L17, L20, L23, L26, L27, L30: so each of them is needed, and the simulation can tell."""
-    first = BEGINS.get(part, 0)
+    slant = SLANTS.get(part, {})
     with without(part):
-        assert first_wrong(range(first, first + 4000), lambda seed: World(seed).run()) is not None
+        assert first_wrong(range(2000), lambda seed: World(seed, **slant).run()) is not None
+
+
+@pytest.mark.parametrize("part", SLANTS)
+def test_where_a_part_of_the_protocol_is_needed_most_it_does_its_work(part: str) -> None:
+    """L12, L17, L23, L26: the same mixtures with nothing taken out."""
+    run_all(range(400), **SLANTS[part])
 
 
 def test_a_seed_that_fails_tells_what_happened_in_plain_words() -> None:

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-import logging
 import sys
 import time
 
-from simulation.oracle import WrongError
-from simulation.world import World, simulate
+from simulation.many import be_quiet, wrong_ones
+from simulation.world import World
 
 
 def main() -> int:
-    logging.getLogger("headrace").setLevel(logging.CRITICAL)  # warnings by the thousand are expected
     first, _, end = sys.argv[1].partition("-")
-    if not end:
-        world = World(int(first), is_told=True)
-        try:
-            world.run()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the story tells
-            print(world.plan, world.story, f"WRONG: {error}", sep="\n")
-            return 1
-        print(world.plan, world.story, "All is well.", sep="\n")
-        return 0
-    started, failed = time.monotonic(), []
-    for seed in range(int(first), int(end)):
-        try:
-            simulate(seed)
-        except WrongError as error:
-            failed.append(seed)
-            print(error if len(failed) == 1 else str(error).partition("\n")[0])
-    print(f"{int(end) - int(first)} seeds in {time.monotonic() - started:.1f} s, {len(failed)} wrong: {failed[:20]}")
-    return bool(failed)
+    return _many(range(int(first), int(end))) if end else _one(int(first))
+
+
+def _one(seed: int) -> int:
+    be_quiet()
+    world = World(seed, is_told=True)
+    try:
+        world.run()
+    except Exception as error:  # noqa: BLE001 - whatever it is, the story tells
+        print(world.plan, world.story, f"WRONG: {error}", sep="\n")
+        return 1
+    print(world.plan, world.story, "All is well.", sep="\n")
+    return 0
+
+
+def _many(seeds: range) -> int:
+    started = time.monotonic()
+    wrong = 0
+    for said in wrong_ones(seeds):
+        print(said.partition("\n")[0] if wrong else said)
+        wrong += 1
+    print(f"{len(seeds)} seeds in {time.monotonic() - started:.1f} s, {wrong} wrong")
+    return bool(wrong)
 
 
 if __name__ == "__main__":

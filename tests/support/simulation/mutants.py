@@ -12,6 +12,7 @@ from headrace.tables.commit import Landing
 from headrace.tables.history import History
 from headrace.tables.ledger import Decision, Run, Stamp
 from headrace.tables.payload import Rows, Upserts
+from simulation.plan import EVENTS, FAULTS, OTHERS, Query
 
 _decide = ledger.decide
 
@@ -44,6 +45,32 @@ _MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the suspicion of holes": [(commit, "may_fill_hole", _never), (history, "may_fill_hole", _never)],
 }
 MUTANTS = tuple(_MUTANTS)
+
+# Where drivers sleep at the worst moments, others clean up meanwhile, and nothing else happens.
+_SLEEPERS: dict[str, Any] = {
+    "queries": (Query("query 0", "append", base=0, empty=frozenset()),),
+    "naps": 0.2,
+    "others": dict.fromkeys(OTHERS, 0) | {"append": 5, "clean": 6},
+    "events": dict.fromkeys(EVENTS, 0),
+    "faults": dict.fromkeys(FAULTS, 0),
+    "lookback": 1,
+    "on_history_gap": "warn",
+    "shares_checkpoint": False,
+    "may_replace": False,
+    "has_tags": False,
+}
+# Some parts are needed only where several rare things come together. These are the mixtures in which they often do.
+SLANTS: dict[str, dict[str, Any]] = {
+    "the bookmark of each run": _SLEEPERS,
+    "the look for rivals after a commit": _SLEEPERS
+    | {"others": dict.fromkeys(OTHERS, 0) | {"append": 2, "clean": 6, "tag": 6}, "has_tags": True},
+    "the care for files that may have landed": _SLEEPERS
+    | {
+        "naps": 0,
+        "others": dict.fromkeys(OTHERS, 0) | {"append": 2},
+        "faults": {"fails": 0.1, "is lost on the way": 0, "lands unheard": 0.3, "lands late": 0.1},
+    },
+}
 
 
 @contextmanager

@@ -66,6 +66,7 @@ class Plan:
         others: How often other writers do each of the things they do.
         events: How often the world does each of the things it does to drivers.
         faults: How likely each call of the table is to go wrong in each way.
+        naps: How likely a driver is to freeze just before it commits or writes a note.
         may_replace: Whether other writers overwrite, restore, drop and recreate the table.
         has_tags: Whether versions are tagged, so that cleanup leaves holes.
     """
@@ -78,13 +79,14 @@ class Plan:
     others: Mapping[str, float]
     events: Mapping[str, float]
     faults: Mapping[str, float]
+    naps: float
     may_replace: bool
     has_tags: bool
 
 
-_OTHERS = ("append", "delete", "update", "configure", "compact", "add a column", "clean")
-_EVENTS = ("start", "kill", "freeze", "forget")
-_FAULTS = ("fails", "is lost on the way", "lands unheard", "lands late")
+OTHERS = ("append", "delete", "update", "configure", "compact", "add a column", "clean")
+EVENTS = ("start", "kill", "freeze", "forget")
+FAULTS = ("fails", "is lost on the way", "lands unheard", "lands late")
 
 
 def plan_for(seed: int) -> tuple[Plan, random.Random]:
@@ -101,8 +103,8 @@ def plan_for(seed: int) -> tuple[Plan, random.Random]:
         for number, mode in enumerate(modes)
     )
     has_tags = chance.random() < 0.2
-    others = {what: chance.choice([0, 1, 1, 4]) for what in _OTHERS}
-    events = {what: chance.choice([0, 1, 1, 5]) for what in _EVENTS}
+    others = {what: chance.choice([0, 1, 1, 4]) for what in OTHERS}
+    events = {what: chance.choice([0, 1, 1, 5]) for what in EVENTS}
     if has_tags:  # what they make possible takes a driver that sleeps while versions are removed
         others |= {"tag": 6, "clean": 4}
         events |= {"start": 2, "kill": 1, "freeze": 5}
@@ -117,7 +119,8 @@ def plan_for(seed: int) -> tuple[Plan, random.Random]:
         chance.random() < 0.4,
         others,
         events,
-        {what: chance.choice([0, 0.01, 0.03]) for what in _FAULTS},
+        {what: chance.choice([0, 0.01, 0.03]) for what in FAULTS},
+        random.Random(f"naps of {seed}").choice([0, 0, 0.1, 0.3]),
         may_replace,
         has_tags,
     )

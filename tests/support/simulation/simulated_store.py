@@ -64,6 +64,13 @@ class SimulatedStore(Steps):
             raise StorageError(f"The storage is down ({name}).")
         return call()
 
+    def _may_nap(self) -> None:
+        """Freezes the process where it matters most that others go on without it."""
+        weather = self.weather
+        if weather.plan.naps and not weather.is_calm and weather.chance.random() < weather.plan.naps:
+            self.process.frozen = weather.chance.randrange(5, 80)
+            self.say(f"freezes for {self.process.frozen} turns")
+
     def say(self, what: str) -> None:
         self.weather.story.say(self.process.name, what)
 
@@ -80,6 +87,7 @@ class SimulatedStore(Steps):
         def commit() -> Published:
             return self.inner.publish(change, read_version=read_version, properties=properties)
 
+        self._may_nap()
         self.process.give_way()
         if self.weather.strikes("fails"):
             self.say(f"{name}: refused by storage")
@@ -133,6 +141,7 @@ class SimulatedStore(Steps):
         return text
 
     def write_note(self, name: str, text: str) -> None:
+        self._may_nap()
         self.step("writes a note", lambda: self.inner.write_note(name, text))
         self.say(f"writes the note {name[:6]}...{name[-10:]}")
         if self.weather.strikes("lands unheard"):

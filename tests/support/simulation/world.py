@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 from memory_store import MemoryStore
 from memory_world import MemoryWorld
@@ -25,11 +27,18 @@ _LONGEST = 20_000
 
 
 class World:
-    """A table, the drivers of its queries, everybody else, and what goes wrong."""
+    """A table, the drivers of its queries, everybody else, and what goes wrong.
 
-    def __init__(self, seed: int, *, is_told: bool = False) -> None:
+    Args:
+        seed: What decides everything.
+        is_told: Whether what happens is told.
+        slant: What is not as the seed would have it: attributes of the plan.
+    """
+
+    def __init__(self, seed: int, *, is_told: bool = False, **slant: Any) -> None:
         self.seed = seed
-        self.plan, self.chance = plan_for(seed)
+        plan, self.chance = plan_for(seed)
+        self.plan = replace(plan, **slant)
         self.story = Story(is_told=is_told)
         self.oracle = Oracle(self.plan.queries, has_tags=self.plan.has_tags, has_cleanup=self.plan.others["clean"] > 0)
         self.table = WatchedTable(self.oracle)
@@ -213,16 +222,16 @@ class World:
         self.was_told_twice = True
 
 
-def simulate(seed: int) -> World:
+def simulate(seed: int, **slant: Any) -> World:
     """Runs a seed; one that fails is run again, to tell what happened.
 
     Raises:
         WrongError: With the story.
     """
     try:
-        return World(seed).run()
+        return World(seed, **slant).run()
     except Exception as error:
-        again = World(seed, is_told=True)
+        again = World(seed, is_told=True, **slant)
         try:
             again.run()
         except Exception:  # noqa: BLE001 - the same again
