@@ -27,7 +27,9 @@ MAY_IMPORT_OF_HEADRACE = {
     "_errors": set(),
     "_arrow": {"_errors"},
     "_async_waiters": set(),
-    "_channel": {"_errors", "_arrow", "_async_waiters"},
+    "_numbers": {"_errors"},
+    "_batch_queue": {"_numbers"},
+    "_channel": {"_errors", "_arrow", "_async_waiters", "_batch_queue"},
     "_crash": set(),
 }
 

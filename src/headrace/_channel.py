@@ -15,7 +15,6 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections import deque
 from dataclasses import dataclass
 from enum import Enum
 
@@ -23,7 +22,8 @@ import pyarrow as pa
 
 from headrace._arrow import batch_size_in_bytes
 from headrace._async_waiters import AsyncWaiter, wake_all
-from headrace._errors import ClosedError, ConsumerGoneError, HeadraceError, InvalidArgumentError, WriteTimeoutError
+from headrace._batch_queue import BatchQueue
+from headrace._errors import ClosedError, ConsumerGoneError, HeadraceError, WriteTimeoutError
 
 # A finalizer or a Ctrl-C may come on the waiting thread itself, after it looked and before it waits, and nothing then
 # wakes it; so it looks again after this many seconds.
@@ -82,8 +82,7 @@ class Channel:
 
     def __init__(self, name: str, capacity: int, max_bytes: int | None = None) -> None:
         self.name = name
-        self.capacity = require_count(capacity, "capacity")
-        self.max_bytes = None if max_bytes is None else require_count(max_bytes, "max_bytes")
+        self._queue = BatchQueue(capacity, max_bytes)
         # Reentrant, as is every lock that a finalizer may take: garbage is collected in the middle of anything.
         self._lock = threading.RLock()
         self._readable = threading.Condition(self._lock)
@@ -91,14 +90,8 @@ class Channel:
         self._over = threading.Condition(self._lock)
         self._async_readers: list[AsyncWaiter] = []
         self._async_writers: list[AsyncWaiter] = []
-        self._queue: deque[tuple[pa.RecordBatch, int]] = deque()
-        self._queued_rows = 0
-        self._queued_bytes = 0
         self._waiting_readers = 0
         self._waiting_writers = 0
-        self._gone_batches = 0
-        self._gone_rows = 0
-        self._gone_bytes = 0
         self._seconds_blocked = 0.0
         self._blocked_since: list[float] = []
         self._state = ChannelState.OPEN
@@ -120,7 +113,7 @@ class Channel:
         with self._lock:
             if self._state is not ChannelState.OPEN:
                 raise self._refusal()
-            if not self._has_room(size):
+            if not self._queue.has_room(size):
                 self._wait_for_room(size, timeout)
             self._put(batch, size)
 
@@ -135,7 +128,7 @@ class Channel:
         with self._lock:
             if self._state is not ChannelState.OPEN:
                 raise self._refusal()
-            if not self._has_room(size):
+            if not self._queue.has_room(size):
                 return False
             self._put(batch, size)
             return True
@@ -147,7 +140,7 @@ class Channel:
             with self._lock:
                 if self._state is not ChannelState.OPEN:
                     raise self._refusal()
-                if self._has_room(size):
+                if self._queue.has_room(size):
                     self._put(batch, size)
                     return
                 waiter = AsyncWaiter(self._async_writers)
@@ -246,7 +239,6 @@ class Channel:
             left_before = self._reader_error is not None
             if not left_before:
                 self._reader_error = error
-                self._count_gone(len(self._queue), self._queued_rows, self._queued_bytes)
                 self._queue.clear()
             if self._state is ChannelState.OPEN:
                 self._state = ChannelState.CANCELLED
@@ -280,27 +272,21 @@ class Channel:
         with self._lock:
             now = time.monotonic()
             waiting = sum(now - since for since in self._blocked_since)
+            queue = self._queue
             return SinkStatistics(
-                batches=self._gone_batches + len(self._queue),
-                rows=self._gone_rows + self._queued_rows,
-                bytes=self._gone_bytes + self._queued_bytes,
-                queued=len(self._queue),
-                queued_rows=self._queued_rows,
-                queued_bytes=self._queued_bytes,
-                capacity=self.capacity,
-                max_bytes=self.max_bytes,
+                batches=queue.gone_batches + len(queue),
+                rows=queue.gone_rows + queue.rows,
+                bytes=queue.gone_bytes + queue.bytes,
+                queued=len(queue),
+                queued_rows=queue.rows,
+                queued_bytes=queue.bytes,
+                capacity=queue.capacity,
+                max_bytes=queue.max_bytes,
                 seconds_blocked=self._seconds_blocked + waiting,
                 state=self._state.value,
             )
 
     # -- under the lock -----------------------------------------------------------------------------
-
-    def _has_room(self, size: int) -> bool:
-        if not self._queue:
-            return True
-        if len(self._queue) >= self.capacity:
-            return False
-        return self.max_bytes is None or self._queued_bytes + size <= self.max_bytes
 
     def _wait(self, condition: threading.Condition, seconds: float) -> None:
         try:
@@ -325,12 +311,12 @@ class Channel:
         started = self._block()
         deadline = None if timeout is None else started + timeout
         try:
-            while self._state is ChannelState.OPEN and not self._has_room(size):
+            while self._state is ChannelState.OPEN and not self._queue.has_room(size):
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise WriteTimeoutError(
                         f"{self.name} stayed full for {timeout} s ({len(self._queue)} batches, "
-                        f"{self._queued_bytes} bytes queued).",
+                        f"{self._queue.bytes} bytes queued).",
                         hint="is a query reading it? Write again, or give it a larger capacity.",
                     )
                 self._waiting_writers += 1
@@ -357,9 +343,7 @@ class Channel:
         self._seconds_blocked += time.monotonic() - since
 
     def _put(self, batch: pa.RecordBatch, size: int) -> None:
-        self._queue.append((batch, size))
-        self._queued_rows += batch.num_rows
-        self._queued_bytes += size
+        self._queue.put(batch, size)
         if self._waiting_readers:
             self._readable.notify()
         if self._async_readers:
@@ -369,39 +353,13 @@ class Channel:
         self.require_reader()
         if not self._queue and self._failure is not None:
             raise self._failure
-        if self._queued_rows <= max_rows and self._queued_bytes <= max_bytes:
-            taken = [batch for batch, _ in self._queue]
-            self._count_gone(len(taken), self._queued_rows, self._queued_bytes)
-            self._queue.clear()
-        else:
-            taken = self._take_some(max_rows, max_bytes)
+        taken = self._queue.take(max_rows, max_bytes)
         # Bounded in bytes, the writer woken may be one that still does not fit, so all must look.
         if self._waiting_writers:
-            self._writable.notify(len(taken) if self.max_bytes is None else self._waiting_writers)
+            self._writable.notify(len(taken) if self._queue.max_bytes is None else self._waiting_writers)
         if self._async_writers:
             wake_all(self._async_writers)
         return taken
-
-    def _take_some(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
-        taken: list[pa.RecordBatch] = []
-        rows = size = 0
-        while self._queue:
-            batch, batch_bytes = self._queue[0]
-            if taken and (rows + batch.num_rows > max_rows or size + batch_bytes > max_bytes):
-                break
-            self._queue.popleft()
-            taken.append(batch)
-            rows += batch.num_rows
-            size += batch_bytes
-        self._count_gone(len(taken), rows, size)
-        return taken
-
-    def _count_gone(self, batches: int, rows: int, size: int) -> None:
-        self._gone_batches += batches
-        self._gone_rows += rows
-        self._gone_bytes += size
-        self._queued_rows -= rows
-        self._queued_bytes -= size
 
     def _pass_on_room(self) -> None:
         self._writable.notify()
@@ -431,14 +389,3 @@ class Channel:
                 hint="stop producing; register a new streaming table for another query.",
             )
         return ClosedError(f"Nothing more can be written to {self.name}: {self._writer_reason}.")
-
-
-def require_count(value: object, what: str) -> int:
-    """Return ``value`` if it is a whole number of at least 1.
-
-    Raises:
-        InvalidArgumentError: It is not (a bool is not a number here).
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise InvalidArgumentError(f"{what} must be a whole number of at least 1, not {value!r}.")
-    return value

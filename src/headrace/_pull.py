@@ -16,8 +16,9 @@ from headrace._arrow import (
     required_columns,
     same_fields,
 )
-from headrace._channel import Channel, ChannelState, require_count
+from headrace._channel import Channel, ChannelState
 from headrace._errors import InvalidArgumentError
+from headrace._numbers import require_count
 from headrace._provider import ScanRequest
 
 # What a provider is read ahead of the engine: enough to overlap the two, little enough not to matter.

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 
-from headrace._channel import require_count
 from headrace._errors import ConfigurationError, InvalidArgumentError
+from headrace._numbers import require_count
 
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*$", re.IGNORECASE)
 _CONFIG_KEY = re.compile(r"datafusion(\.[a-z0-9_]+)+")

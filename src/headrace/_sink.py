@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import threading
 import time
 import warnings
@@ -16,6 +15,7 @@ import pyarrow as pa
 from headrace._arrow import conform, open_stream, require_no_nulls, require_same_fields, required_columns
 from headrace._channel import Channel, ChannelState, SinkStatistics
 from headrace._errors import CancelledError, ClosedError, ConsumedError, InvalidArgumentError, WriteTimeoutError
+from headrace._numbers import require_seconds
 from headrace._provider import ScanRequest
 from headrace._runtime import workers
 
@@ -115,7 +115,7 @@ class TableSink:
         """
         workers.require_same_process()
         if timeout is not None:
-            timeout = _require_seconds(timeout)
+            timeout = require_seconds(timeout, "timeout")
         if isinstance(batch, pa.RecordBatch):
             self._channel.write(self._checked(batch), timeout)
             return
@@ -236,10 +236,3 @@ class TableSink:
         with self._opened(source) as parts:
             batches = list(parts)
         return pa.concat_batches(batches) if batches else pa.RecordBatch.from_pylist([], schema=self._schema)
-
-
-def _require_seconds(timeout: object) -> float:
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or math.isnan(timeout) or timeout < 0:
-        raise InvalidArgumentError(f"timeout must be a number of seconds of at least 0, or None, not {timeout!r}.")
-    # Longer than a lock can wait is as good as for ever.
-    return min(float(timeout), threading.TIMEOUT_MAX)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from test_channel import ENDS, SECONDS, Background, End, batch, each_end, full_channel, take_one
+from channel_rig import ENDS, SECONDS, Background, End, batch, each_end, full_channel, take_one
 
 from headrace._channel import Channel
 

@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from test_channel import ENDS, SCHEMA, SECONDS, Background, batch, full_channel, take_one
+from channel_rig import ENDS, SCHEMA, SECONDS, Background, batch, full_channel, take_one
 
 from headrace._channel import Channel, ChannelState
 from headrace._errors import CancelledError, ClosedError, ConsumerGoneError, HeadraceError, WriteTimeoutError
