@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import time
 
@@ -10,8 +11,12 @@ from simulation.world import World
 
 
 def main() -> int:
-    first, _, end = sys.argv[1].partition("-")
-    return _many(range(int(first), int(end))) if end else _one(int(first))
+    seeds = re.fullmatch(r"(\d+)(?:-(\d+))?", sys.argv[1])
+    if seeds is None:
+        print(f"SEEDS is a number, or two as in 0-500, and not {sys.argv[1]!r}.", file=sys.stderr)
+        return 2
+    first, end = seeds.groups()
+    return _one(int(first)) if end is None else _many(range(int(first), int(end)))
 
 
 def _one(seed: int) -> int:
