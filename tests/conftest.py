@@ -17,7 +17,7 @@ from storages import Storage
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["tally"]
+pytest_plugins = ["tally_plugin"]
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own hook, and would not see later ones

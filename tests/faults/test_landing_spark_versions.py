@@ -15,6 +15,7 @@ from deadlines import allow_long_test
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+PROGRAMS = os.pathsep.join([str(HERE), str(HERE.with_name("support"))])
 
 INSTALL_SECONDS = 300.0
 RUN_SECONDS = 180.0
@@ -109,6 +110,13 @@ def install(folder: Path, wheel: Path, spark: str) -> Path:
     return python
 
 
+def test_what_runs_there_needs_nothing_but_what_is_installed_there() -> None:
+    """L38: the programs of the tests below load without any tool for tests."""
+    program = "import sys; sys.modules['pytest'] = None; import landing_programs, landing_plan, landing_rig, streams"
+    done = run([sys.executable, "-c", program], RUN_SECONDS, PYTHONPATH=PROGRAMS)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("spark", "ways"),
@@ -119,10 +127,9 @@ def test_epochs_land_once_on_every_line_of_spark(tmp_path: Path, wheel: Path, sp
     """L38, R1: append and upsert, each with a replay; ``format("lance")`` where Spark can write Arrow streams."""
     allow_long_test()
     python = install(tmp_path / "environment", wheel, spark)
-    path = os.pathsep.join([str(HERE), str(HERE.with_name("support"))])
     reads = ["reads"] if ways is FORMAT else []
     command = [str(python), "-c", PROGRAM, str(tmp_path / "run"), json.dumps(ways), *reads]
-    done = run(command, RUN_SECONDS, PYTHONPATH=path)
+    done = run(command, RUN_SECONDS, PYTHONPATH=PROGRAMS)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ("read" in done.stdout.splitlines()) == bool(reads)
     lines = done.stdout.splitlines()

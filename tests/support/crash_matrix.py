@@ -1,6 +1,6 @@
 """``make matrix``: the table of faults in docs/guarantees.md, made of what a run of the tests has counted.
 
-Each test that cites a fault has left a line in a file (see tests/support/tally.py), and ``make crash`` leaves one too.
+Each test that cites a fault has left a line in a file (see `tally_plugin`), and ``make crash`` leaves one too.
 """
 
 from __future__ import annotations

@@ -1,22 +1,10 @@
-"""What tests of faults measured: how often a fault was made, and what became of the rows.
-
-``pytest --tally FILE`` adds a line of JSON to the file for each of them that cites a fault; `crash_matrix` makes the
-table in docs/guarantees.md of it.
-"""
+"""What tests of faults measured: how often a fault was made, and what became of the rows."""
 
 from __future__ import annotations
 
-import json
-import re
 from collections import Counter
 from collections.abc import Hashable, Iterable
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
-
-import pytest
-
-_FAULT = re.compile(r"\bF\d+\b")
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,29 +48,3 @@ def require_same(mode: str, sent: Iterable[Hashable], found: Iterable[Hashable],
     record(mode, times=times, rows=before.total(), lost=lost.total(), doubled=doubled.total())
     assert not lost, f"{lost.total()} rows are lost: {sorted(lost.elements(), key=str)[:20]}"
     assert not doubled, f"{doubled.total()} rows are there too often: {sorted(doubled.elements(), key=str)[:20]}"
-
-
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--tally", metavar="FILE", help="add what tests of faults measured to this file")
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
-    report = yield
-    if call.when == "setup":
-        _counts.clear()
-    path = item.config.getoption("--tally")
-    if call.when != "call" or path is None or not isinstance(item, pytest.Function):
-        return report
-    faults = _FAULT.findall(item.function.__doc__ or "")
-    if faults and not report.skipped:
-        line = {
-            "test": item.nodeid.partition("[")[0].partition("@")[0],
-            "faults": faults,
-            "outcome": report.outcome,
-            "counts": [asdict(count) for count in _counts],
-        }
-        # One write of one line: workers of xdist share the file.
-        with Path(path).open("a") as file:
-            file.write(json.dumps(line) + "\n")
-    return report

@@ -1,0 +1,43 @@
+"""``pytest --tally FILE`` adds a line of JSON to the file for each test that cites a fault.
+
+`crash_matrix` makes the table in docs/guarantees.md of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tally import taken
+
+_FAULT = re.compile(r"\bF\d+\b")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--tally", metavar="FILE", help="add what tests of faults measured to this file")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    report = yield
+    if call.when == "setup":
+        taken()
+    path = item.config.getoption("--tally")
+    if call.when != "call" or path is None or not isinstance(item, pytest.Function):
+        return report
+    faults = _FAULT.findall(item.function.__doc__ or "")
+    if faults and not report.skipped:
+        line = {
+            "test": item.nodeid.partition("[")[0].partition("@")[0],
+            "faults": faults,
+            "outcome": report.outcome,
+            "counts": [asdict(count) for count in taken()],
+        }
+        # One write of one line: workers of xdist share the file.
+        with Path(path).open("a") as file:
+            file.write(json.dumps(line) + "\n")
+    return report
