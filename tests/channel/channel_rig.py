@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
-from concurrent.futures import Future
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pytest
-from waits import is_waiting
 
 from headrace._channel import Channel, ChannelState
 from headrace._errors import CancelledError, ClosedError, ConsumerGoneError, HeadraceError
 
 SCHEMA = pa.schema([("x", pa.int64())])
-SECONDS = 5.0
 
 
 def batch(*values: int) -> pa.RecordBatch:
@@ -38,43 +33,6 @@ def full_channel(capacity: int = 1) -> Channel:
     for number in range(capacity):
         channel.write(batch(number))
     return channel
-
-
-class Background:
-    """A call on a thread of its own, which can be waited for until it is blocked."""
-
-    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self._future: Future[Any] = Future()
-        self._thread = threading.Thread(target=self._run, args=(function, arguments), daemon=True)
-        self._thread.start()
-
-    def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        try:
-            self._future.set_result(function(*arguments))
-        except BaseException as error:  # noqa: BLE001 - raised again by result()
-            self._future.set_exception(error)
-
-    @property
-    def ident(self) -> int:
-        assert self._thread.ident is not None
-        return self._thread.ident
-
-    def until_blocked(self) -> Background:
-        """Wait until the thread is inside a Condition's wait: its lock is then free, or about to be."""
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
-            assert not self._future.done(), f"not blocked: {self._future}"
-            if is_waiting(self._thread):
-                return self
-            time.sleep(0.0005)
-        raise AssertionError("the thread did not block")
-
-    def is_done_after(self, seconds: float) -> bool:
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def result(self) -> Any:
-        return self._future.result(SECONDS)
 
 
 FAILURE = ValueError("source went away")

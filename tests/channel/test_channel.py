@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from channel_rig import ENDS, FAILURE, Background, End, batch, each_end, full_channel, take_one, values
+from background import Background
+from channel_rig import ENDS, FAILURE, End, batch, each_end, full_channel, take_one, values
 
 from headrace._channel import Channel
 from headrace._errors import (

@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from channel_rig import ENDS, SECONDS, Background, End, batch, each_end, full_channel, take_one
+from background import SECONDS, Background
+from channel_rig import ENDS, End, batch, each_end, full_channel, take_one
 
 from headrace._channel import Channel
 

@@ -15,7 +15,8 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from channel_rig import ENDS, SCHEMA, SECONDS, Background, batch, full_channel, take_one
+from background import SECONDS, Background
+from channel_rig import ENDS, SCHEMA, batch, full_channel, take_one
 
 from headrace._channel import Channel, ChannelState
 from headrace._errors import CancelledError, ClosedError, ConsumerGoneError, HeadraceError, WriteTimeoutError

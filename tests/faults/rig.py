@@ -34,6 +34,7 @@ _PREAMBLE = """
 import os, signal, sys, threading, time
 import pyarrow as pa
 import headrace
+from background import Background
 from rig import *
 from waits import is_waiting
 """
@@ -86,37 +87,6 @@ def refusal_of(sink: headrace.TableSink) -> BaseException | None:
     except headrace.HeadraceError as error:
         return error
     return None
-
-
-class Background(threading.Thread):
-    """A thread that keeps what its function returned or raised."""
-
-    def __init__(self, function: Callable[..., Any], *args: Any, daemon: bool = True) -> None:
-        super().__init__(daemon=daemon)
-        self._function = function
-        self._arguments = args
-        self._returned: Any = None
-        self._raised: BaseException | None = None
-        self.start()
-
-    def run(self) -> None:
-        try:
-            self._returned = self._function(*self._arguments)
-        except BaseException as error:  # noqa: BLE001 - raised again in result()
-            self._raised = error
-        # A producer that is done holds its sink no longer.
-        del self._function, self._arguments
-
-    def outcome(self, seconds: float = 5.0) -> tuple[Any, BaseException | None]:
-        self.join(seconds)
-        assert not self.is_alive(), f"still running after {seconds} s"
-        return self._returned, self._raised
-
-    def result(self, seconds: float = 5.0) -> Any:
-        returned, raised = self.outcome(seconds)
-        if raised is not None:
-            raise raised
-        return returned
 
 
 def becomes_true(condition: Callable[[], object], seconds: float = 5.0) -> bool:

@@ -25,9 +25,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
+from background import Background
 from rig import (
     SCHEMA,
-    Background,
     Reader,
     batch,
     becomes_true,

@@ -11,7 +11,8 @@ import time
 from collections.abc import Callable
 
 import pyarrow as pa
-from rig import SCHEMA, Background, Reader, batch, becomes_true, refusal_of, values
+from background import Background
+from rig import SCHEMA, Reader, batch, becomes_true, refusal_of, values
 from session_storm import SECONDS, Storm, Told, Way, is_written_to, judge, original_of, read, write
 from storm_pulls import flat, require_closed_once
 from test_races import QUERIES, Round, read_all

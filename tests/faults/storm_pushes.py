@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
-from rig import SCHEMA, Background, batch, becomes_true, values, write_until_refused
+from background import Background
+from rig import SCHEMA, batch, becomes_true, values, write_until_refused
 from session_storm import SECONDS, SourceError, Storm, Told, Way, is_read, judge, original_of, read, write
 
 import headrace

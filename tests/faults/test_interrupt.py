@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from rig import Background, batch, run_script
+from background import Background
+from rig import batch, run_script
 
 from headrace._channel import Channel
 

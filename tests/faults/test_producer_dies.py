@@ -10,7 +10,8 @@ import threading
 
 import pyarrow as pa
 import pytest
-from rig import SCHEMA, Background, batch, values
+from background import Background
+from rig import SCHEMA, batch, values
 
 import headrace
 

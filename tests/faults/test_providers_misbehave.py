@@ -6,7 +6,8 @@ import asyncio
 
 import pyarrow as pa
 import pytest
-from rig import CRASHES, SCHEMA, Background, Reader, batch, becomes_true, running, values, what_is_left
+from background import Background
+from rig import CRASHES, SCHEMA, Reader, batch, becomes_true, running, values, what_is_left
 
 import headrace
 from headrace._runtime import workers

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
-from rig import SCHEMA, Background, batch, becomes_true, refusal_of, running, values, what_is_left
+from background import Background
+from rig import SCHEMA, batch, becomes_true, refusal_of, running, values, what_is_left
 
 import headrace
 from headrace._runtime import workers

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 import pytest
-from test_push_tables import SCHEMA, SECONDS, Background, batch, collect, read
+from background import SECONDS, Background
+from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
 from headrace import SessionContext, TableSink

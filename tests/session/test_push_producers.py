@@ -17,7 +17,8 @@ from statistics import median
 import pyarrow as pa
 import pytest
 import waits
-from test_push_tables import SCHEMA, SECONDS, Background, batch, collect, read
+from background import SECONDS, Background
+from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
 from headrace import SessionContext, TableSink

@@ -8,7 +8,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from test_push_tables import SCHEMA, Background, batch, collect, read
+from background import Background
+from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
 from headrace import InvalidArgumentError, SchemaMismatchError, SessionContext, SimpleTableProvider, TableSink

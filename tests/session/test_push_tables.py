@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
 from typing import Any
 
 import polars as pl
 import pyarrow as pa
 import pytest
-from waits import is_waiting
+from background import Background
 
 import headrace
 from headrace import SessionContext, SimpleTableProvider, TableSink
 from headrace._channel import Channel
 
 SCHEMA = pa.schema([("x", pa.int64())])
-SECONDS = 5.0
 
 
 def batch(*values: int) -> pa.RecordBatch:
@@ -32,41 +28,6 @@ def collect(ctx: SessionContext, query: str = "select x from t") -> list[int]:
 
 def read(reader: headrace.RecordBatchReader) -> list[int]:
     return reader.read_next_batch()["x"].to_pylist()
-
-
-class Background:
-    """A call on a thread of its own, which can be waited for until it is blocked."""
-
-    def __init__(self, function: Callable[..., Any], *arguments: Any) -> None:
-        self._future: Future[Any] = Future()
-        self._thread = threading.Thread(target=self._run, args=(function, arguments), daemon=True)
-        self._thread.start()
-
-    def _run(self, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-        try:
-            self._future.set_result(function(*arguments))
-        except BaseException as error:  # noqa: BLE001 - raised again by result()
-            self._future.set_exception(error)
-
-    def until_blocked(self) -> Background:
-        """Wait until the thread is inside a Condition's wait."""
-        deadline = time.monotonic() + SECONDS
-        while time.monotonic() < deadline:
-            assert not self._future.done(), f"not blocked: {self._future}"
-            if is_waiting(self._thread):
-                return self
-            time.sleep(0.0005)
-        raise AssertionError("the thread did not block")
-
-    def is_done_after(self, seconds: float) -> bool:
-        self._thread.join(seconds)
-        return not self._thread.is_alive()
-
-    def result(self, seconds: float = SECONDS) -> Any:
-        return self._future.result(seconds)
-
-    def error(self, seconds: float = SECONDS) -> BaseException | None:
-        return self._future.exception(seconds)
 
 
 def fill(sink: TableSink, data: pa.RecordBatch) -> int:

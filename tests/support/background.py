@@ -1,0 +1,58 @@
+"""A call on a thread of its own."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from waits import is_waiting
+
+SECONDS = 5.0
+
+
+class Background(threading.Thread):
+    """A thread that keeps what its function returned or raised, and can be waited for until it is blocked."""
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any, daemon: bool = True) -> None:
+        super().__init__(daemon=daemon)
+        self._function = function
+        self._arguments = arguments
+        self._returned: Any = None
+        self._raised: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self._returned = self._function(*self._arguments)
+        except BaseException as error:  # noqa: BLE001 - raised again in result()
+            self._raised = error
+        # A producer that is done holds its sink no longer.
+        del self._function, self._arguments
+
+    def until_blocked(self) -> Background:
+        """Wait until the thread waits in a channel: its lock is then free, or about to be."""
+        deadline = time.monotonic() + SECONDS
+        while not is_waiting(self):
+            assert self.is_alive(), f"not blocked: {self._returned!r}, {self._raised!r}"
+            assert time.monotonic() < deadline, "the thread did not block"
+            time.sleep(0.0005)
+        return self
+
+    def is_done_after(self, seconds: float) -> bool:
+        self.join(seconds)
+        return not self.is_alive()
+
+    def outcome(self, seconds: float = SECONDS) -> tuple[Any, BaseException | None]:
+        assert self.is_done_after(seconds), f"still running after {seconds} s"
+        return self._returned, self._raised
+
+    def result(self, seconds: float = SECONDS) -> Any:
+        returned, raised = self.outcome(seconds)
+        if raised is not None:
+            raise raised
+        return returned
+
+    def error(self, seconds: float = SECONDS) -> BaseException | None:
+        return self.outcome(seconds)[1]
