@@ -48,7 +48,8 @@ class Cell:
 
 
 def number_of(fault: str) -> int:
-    return int(fault.partition(" ")[0].removeprefix("F"))
+    """The first of those named."""
+    return int(re.findall(r"\d+", fault)[0])
 
 
 def cells_of(lines: Iterable[str]) -> dict[tuple[str, str], Cell]:
@@ -68,8 +69,11 @@ def _faults_of(faults: list[str], mode: str) -> set[str]:
     """Each of them; what was counted of a mixture is of all of them together."""
     if not mode.endswith(("mixed", "simulated")):
         return set(faults)
-    numbers = sorted(set(faults), key=number_of)
-    return {f"{numbers[0]} to {numbers[-1]}" if len(numbers) > 1 else numbers[0]}
+    numbers = sorted({number_of(fault) for fault in faults})
+    starts = [number for number in numbers if number - 1 not in numbers]
+    ends = [number for number in numbers if number + 1 not in numbers]
+    spans = zip(starts, ends, strict=True)
+    return {", ".join(f"F{start}" if start == end else f"F{start} to F{end}" for start, end in spans)}
 
 
 def render(cells: dict[tuple[str, str], Cell], date: str, machine: str) -> str:

@@ -23,7 +23,7 @@ def may_fill_hole(snapshot: Snapshot, version: int) -> bool:
     It does not if it is the newest; if the version after it has one of its files; if the version before it is gone; or
     if nothing below it was ever removed or tagged.
     """
-    if snapshot.version <= version and snapshot.latest() <= version:  # asked anew: it may be of before the hole
+    if snapshot.version <= version and snapshot.latest() <= version:  # the snapshot may be an older one
         return False
     below = set(range(1, version))
     kept = below.intersection(snapshot.kept_versions(0))
