@@ -85,12 +85,6 @@ takers = pytest.mark.parametrize("take", TAKERS, ids=lambda take: take.__name__)
 both = pytest.mark.parametrize("execute", ["execute_stream", "collect"])
 
 
-@pytest.fixture
-def ctx() -> Iterator[SessionContext]:
-    with SessionContext() as ctx:
-        yield ctx
-
-
 def kinds(table: pa.Table) -> list[tuple[str, str]]:
     """Names and types; libraries have their own idea of how wide an offset is."""
     wide = {pa.string(): "string", pa.large_string(): "string", pa.string_view(): "string"}

@@ -10,13 +10,6 @@ from providers import DEADLINE, SCHEMA, Provider, Reader, endless, in_time, rais
 import headrace
 from headrace import SessionContext
 
-
-@pytest.fixture
-def ctx():
-    with SessionContext() as session:
-        yield session
-
-
 # -- closing --------------------------------------------------------------------------------------------
 
 

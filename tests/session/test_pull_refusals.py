@@ -10,12 +10,6 @@ import headrace
 from headrace import SessionContext, SimpleTableProvider, TableProvider
 
 
-@pytest.fixture
-def ctx():
-    with SessionContext() as session:
-        yield session
-
-
 @pytest.mark.parametrize(
     ("returned", "message"),
     [

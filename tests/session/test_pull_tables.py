@@ -11,13 +11,6 @@ from providers import DEADLINE, SCHEMA, Provider, Reader, rows, scanning
 import headrace
 from headrace import SessionContext
 
-
-@pytest.fixture
-def ctx():
-    with SessionContext() as session:
-        yield session
-
-
 # -- registration ---------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
@@ -16,12 +16,6 @@ import headrace
 from headrace import SessionContext, TableSink
 
 PROMPTLY = 1.0
-
-
-@pytest.fixture
-def ctx() -> Iterator[SessionContext]:
-    with SessionContext() as session:
-        yield session
 
 
 # Enough rows that no operator holds them back to gather more.

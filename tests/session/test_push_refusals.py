@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -13,13 +13,6 @@ from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
 from headrace import InvalidArgumentError, SchemaMismatchError, SessionContext, SimpleTableProvider, TableSink
-
-
-@pytest.fixture
-def ctx() -> Iterator[SessionContext]:
-    with SessionContext() as session:
-        yield session
-
 
 # -- one scan ----------------------------------------------------------------------------------------
 

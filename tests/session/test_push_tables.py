@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import polars as pl
@@ -39,12 +39,6 @@ def fill(sink: TableSink, data: pa.RecordBatch) -> int:
             return written
         assert sink.statistics().queued <= sink.statistics().capacity
     raise AssertionError("nothing stops the producer")
-
-
-@pytest.fixture
-def ctx() -> Iterator[SessionContext]:
-    with SessionContext() as session:
-        yield session
 
 
 # -- writing and reading -----------------------------------------------------------------------------

@@ -54,12 +54,6 @@ class Blocked:
 
 
 @pytest.fixture
-def ctx() -> Iterator[SessionContext]:
-    with SessionContext() as ctx:
-        yield ctx
-
-
-@pytest.fixture
 def sink(ctx: SessionContext) -> TableSink:
     return ctx.register_streaming_table("t", SCHEMA, capacity=4)
 

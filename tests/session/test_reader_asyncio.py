@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -16,12 +15,6 @@ SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 ONE = pa.record_batch([pa.array([1]), pa.array(["x"])], schema=SCHEMA)
 NOT_YET = 0.2
 DEADLINE = 10.0
-
-
-@pytest.fixture
-def ctx() -> Iterator[SessionContext]:
-    with SessionContext() as ctx:
-        yield ctx
 
 
 @pytest.fixture

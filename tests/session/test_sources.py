@@ -14,17 +14,10 @@ import pyarrow.parquet
 import pytest
 
 import headrace
-from headrace import SessionContext
 
 ROWS = pa.table({"x": pa.array(range(10), pa.int64()), "s": [f"r{i}" for i in range(10)]})
 MORE = pa.table({"x": pa.array(range(10, 15), pa.int64()), "s": [f"r{i}" for i in range(10, 15)]})
 SECRET = "canary-3f9a1c"
-
-
-@pytest.fixture
-def ctx():
-    with SessionContext() as session:
-        yield session
 
 
 def rows(ctx, query):

@@ -1,0 +1,15 @@
+"""What most tests of the session begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import SessionContext
+
+
+@pytest.fixture
+def ctx() -> Iterator[SessionContext]:
+    with SessionContext() as session:
+        yield session
