@@ -10,7 +10,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from headrace._channel import Channel
-from headrace._errors import CancelledError, ClosedError, HeadraceError
+from headrace._errors import ClosedError, HeadraceError
 from headrace._runtime import workers
 from headrace._stream import BatchReading
 
@@ -169,12 +169,11 @@ class _IpcFile(io.RawIOBase):
         self._unread: bytes = schema.serialize().to_pybytes()
         self._skip = len(self._unread)
 
-    def let_go(self, error: BaseException) -> None:
-        """Hold the reading no longer: nothing more comes of it."""
+    def let_go(self, refusal: HeadraceError) -> None:
+        """Hold the reading no longer: nothing more comes of it but the refusal."""
         self._reading = None
-        # Not the error itself, for what it refers to.
-        kind = CancelledError if isinstance(error, CancelledError) else ClosedError
-        self._refusal = kind, f"Nothing more can be read of the stream, after {type(error).__name__}."
+        # Not the error itself: once raised, it refers to the frames it came through.
+        self._refusal = type(refusal), str(refusal)
 
     def readable(self) -> bool:
         return True

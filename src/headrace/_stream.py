@@ -34,10 +34,10 @@ class BatchReading:
         self._lock = threading.RLock()
         self._ended = False
         self._error: BaseException | None = None
-        self._holder: weakref.WeakMethod[Callable[[BaseException], None]] | None = None
+        self._holder: weakref.WeakMethod[Callable[[HeadraceError], None]] | None = None
 
-    def held_by(self, let_go: Callable[[BaseException], None]) -> None:
-        """Name the method of what holds this one; it is called, with the reason, when all that is left is to raise.
+    def held_by(self, let_go: Callable[[HeadraceError], None]) -> None:
+        """Name the method of what holds this one; it is called when all that is left is to raise, with what to say.
 
         What is raised refers to the frames it came through, they to the reader, and the reader, through C++ where no
         garbage collector looks, to this. So that way must end, or a query that failed is never freed.
@@ -93,9 +93,7 @@ class BatchReading:
             return
         if isinstance(self._error, (ClosedError, CancelledError)):
             raise self._error
-        raise ClosedError(
-            f"The stream has failed before, with {type(self._error).__name__}: {self._error}"
-        ) from self._error
+        raise _refusal(self._error) from self._error
 
     @property
     def state(self) -> str:
@@ -154,9 +152,16 @@ class BatchReading:
     def _cut_off(self, error: BaseException) -> None:
         let_go = None if self._holder is None else self._holder()
         if let_go is not None:
-            let_go(error)
+            let_go(_refusal(error))
 
     def _release(self, reason: str) -> None:
         stop, self._stop, self._start = self._stop, None, None
         if stop is not None:
             stop(reason)
+
+
+def _refusal(error: BaseException) -> HeadraceError:
+    """What to say to whoever reads on after an error, without a reference to it."""
+    if isinstance(error, (ClosedError, CancelledError)):
+        return type(error)(str(error))
+    return ClosedError(f"The stream has failed before, with {type(error).__name__}: {error}")

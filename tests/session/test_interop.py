@@ -16,11 +16,21 @@ import pyarrow as pa
 import pyarrow.dataset
 import pytest
 
-from headrace import ClosedError, RecordBatchReader, SessionContext, SimpleTableProvider
+from headrace import (
+    CancelledError,
+    ClosedError,
+    HeadraceError,
+    RecordBatchReader,
+    SessionContext,
+    SimpleTableProvider,
+)
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 ROWS = 1_000
 BOOM = ValueError("the source went away")
+
+# The way of code that takes a reader apart, as pyarrow.dataset and Flight do.
+READ_IN_CPP = pa.ipc.RecordBatchStreamReader.read_next_batch
 
 Take = Callable[[RecordBatchReader, Path], pa.Table]
 
@@ -159,6 +169,44 @@ def test_a_stream_that_is_cancelled_in_the_middle_looks_whole_to_no_taker(
     with pytest.raises(Exception, match="cancelled"):
         take(reader, tmp_path)
     canceller.join(10)
+
+
+AFTERWARDS = {
+    "cancel": (CancelledError, "The stream was cancelled; what was read of it is not whole."),
+    "close": (ClosedError, "The reader is closed."),
+}
+
+
+@pytest.mark.parametrize("leave", AFTERWARDS)
+def test_code_in_cpp_that_reads_on_between_two_reads_is_told_what_any_reader_is(
+    ctx: SessionContext, leave: str
+) -> None:
+    """S11: the words do not depend on whether a read was waiting."""
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(100))))
+    reader = ctx.sql("select * from t").execute_stream()
+    assert READ_IN_CPP(reader).num_rows > 0
+    getattr(reader, leave)()
+    kind, words = AFTERWARDS[leave]
+    for read in (READ_IN_CPP, RecordBatchReader.read_next_batch) * 2:
+        with pytest.raises(kind, match=words):
+            read(reader)
+
+
+def test_code_in_cpp_that_reads_on_after_an_error_is_told_which(ctx: SessionContext) -> None:
+    """S9: the error once, and then that it has been."""
+
+    def scan() -> Iterator[pa.RecordBatch]:
+        yield batch_of(0)
+        raise BOOM
+
+    ctx.register_table("t", SimpleTableProvider(SCHEMA, scan))
+    reader = ctx.sql("select * from t").execute_stream()
+    assert READ_IN_CPP(reader).num_rows == ROWS
+    with pytest.raises(HeadraceError, match=r"^Table 't' failed: ValueError: the source went away"):
+        READ_IN_CPP(reader)
+    for read in (READ_IN_CPP, RecordBatchReader.read_next_batch) * 2:
+        with pytest.raises(ClosedError, match=r"has failed before, with .*: the source went away"):
+            read(reader)
 
 
 @pytest.mark.parametrize("take", [duckdb_by_name, duckdb_registered], ids=lambda take: take.__name__)
