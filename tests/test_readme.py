@@ -9,12 +9,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from deadlines import PROGRAM_SECONDS
 
 README = Path(__file__).parents[1] / "README.md"
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-# What Spark says whatever one sets, its Python workers when it stops, and pyspark of pandas 3.
+# What Spark says whatever one sets, and pyspark of pandas 3.
 SPARKS_OWN = re.compile(r"incubator|log4j|log ?level|NativeCodeLoader|pandas|adaptive|\[Stage|^\s*$", re.IGNORECASE)
-SPARKS_END = re.compile(r'Traceback .*\n(?:  File "[^"]*pyspark/daemon.py".*\n(?:    .*\n)*)+BrokenPipeError: .*\n')
+# What its Python workers say when it stops: they lose their pipe, and are killed before, after or while they say so.
+SPARKS_END = re.compile(
+    r"""(?:PySpark\ daemon\ failed\ to\ flush\ .*\n)?
+    Traceback\ \(most\ recent\ call\ last\):\n
+    (?:\ {2}File\ "[^"]*pyspark/daemon\.py".*\n (?:\ {4}.*\n)*)*
+    (?:BrokenPipeError:\ .*\n)?""",
+    re.VERBOSE,
+)
 
 BLOCKS = re.findall(r"^## ([^\n]+)\n.*?^```python\n(.*?)^```", README.read_text(), re.MULTILINE | re.DOTALL)
 
@@ -33,12 +41,34 @@ def test_no_block_is_left_out() -> None:
     assert len(BLOCKS) == README.read_text().count("```python") == 6
 
 
+WORKERS_END = """\
+Traceback (most recent call last):
+  File "/lib/pyspark/daemon.py", line 261, in manager
+    code = worker(sock, authenticated)
+           ^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "/lib/pyspark/daemon.py", line 69, in worker
+    outfile.flush()
+BrokenPipeError: [Errno 32] Broken pipe
+"""
+
+
+@pytest.mark.parametrize("lines", range(1, WORKERS_END.count("\n") + 1))
+def test_what_a_worker_of_spark_says_at_its_end_is_told_apart_wherever_it_is_cut_off(lines: int) -> None:
+    cut_off = "".join(WORKERS_END.splitlines(keepends=True)[:lines])
+    assert not_sparks(cut_off) == not_sparks(cut_off + WORKERS_END) == not_sparks(WORKERS_END + cut_off) == []
+    assert not_sparks(cut_off + "KeyError: 'ours'\n") != []
+    assert not_sparks(cut_off.replace("pyspark/daemon.py", "ours.py") + "KeyError: 'ours'\n") != []
+
+
 def run(command: list[str], folder: Path) -> str:
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     done = subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=110, check=False, env=environment
+        command, cwd=folder, capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False, env=environment
     )
     assert done.returncode == 0, done.stderr
-    said = [line for line in SPARKS_END.sub("", done.stderr).splitlines() if not SPARKS_OWN.search(line)]
-    assert said == []
+    assert not_sparks(done.stderr) == []
     return done.stdout
+
+
+def not_sparks(said: str) -> list[str]:
+    return [line for line in SPARKS_END.sub("", said).splitlines() if not SPARKS_OWN.search(line)]

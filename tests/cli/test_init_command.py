@@ -11,6 +11,7 @@ from pathlib import Path
 import lance
 import pytest
 from command import headrace, succeeds
+from deadlines import PROGRAM_SECONDS
 
 pytestmark = pytest.mark.xdist_group("pipelines")
 
@@ -34,7 +35,9 @@ def test_the_file_and_its_twin_in_python_are_one_query(tmp_path: Path) -> None:
     succeeds("init", "first", folder=tmp_path)
     succeeds("run", "first/pipeline.toml", folder=tmp_path)
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    subprocess.run([sys.executable, "first/pipeline.py"], cwd=tmp_path, check=True, env=environment, timeout=110)
+    subprocess.run(
+        [sys.executable, "first/pipeline.py"], cwd=tmp_path, check=True, env=environment, timeout=PROGRAM_SECONDS
+    )
     found = lance.dataset(str(tmp_path / "first/numbers.lance")).to_table()["id"].to_pylist()
     assert sorted(found) == list(range(len(found)))
     assert len(found) == 2000
@@ -62,7 +65,7 @@ def test_the_declarative_twin_runs(tmp_path: Path) -> None:
         cwd=tmp_path / "first",
         check=True,
         env=environment,
-        timeout=170,
+        timeout=PROGRAM_SECONDS,
     )
     assert lance.dataset(str(tmp_path / "first/numbers.lance")).count_rows() == 1000
     assert "ok" in succeeds("verify", "first/numbers.lance", folder=tmp_path)

@@ -15,7 +15,7 @@ from pathlib import Path
 import lance
 import pytest
 from command import command, environment, headrace, on_a_terminal, succeeds
-from deadlines import allow_long_test
+from deadlines import PROGRAM_SECONDS, allow_long_test
 
 pytestmark = pytest.mark.xdist_group("pipelines")
 
@@ -73,7 +73,7 @@ def running(folder: Path, *arguments: str, **more: str) -> Iterator[subprocess.P
         start_new_session=True,
         env=environment(**more),
     )
-    guard = threading.Timer(100, lambda: os.killpg(process.pid, signal.SIGKILL))
+    guard = threading.Timer(PROGRAM_SECONDS, lambda: os.killpg(process.pid, signal.SIGKILL))
     guard.start()
     try:
         with process:
@@ -96,7 +96,7 @@ def until(process: subprocess.Popen[str], sign: str) -> str:
 
 
 def rest(process: subprocess.Popen[str]) -> tuple[str, str, int]:
-    output, errors = process.communicate(timeout=100)
+    output, errors = process.communicate(timeout=PROGRAM_SECONDS)
     return output, errors, process.returncode
 
 
@@ -212,7 +212,7 @@ def test_a_step_that_cannot_be_planned_is_named(folder: Path) -> None:
 @pytest.mark.slow
 def test_the_demo_proves_the_promise() -> None:
     """C20: a real kill, a replay that is skipped, every order once, and an answer."""
-    said = headrace("demo", timeout=170)
+    said = headrace("demo")
     assert (said.returncode, said.stderr) == (0, "")
     for sign in ("killed by signal 9", "had landed before, skipped", "6 landed once, 6,000 rows", "2000 │      2000"):
         assert sign in said.stdout

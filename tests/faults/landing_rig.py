@@ -25,11 +25,11 @@ from typing import Any, Self
 import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
+from deadlines import PROGRAM_SECONDS
 from landing_plan import FOREIGN, QUERY, SCHEMA, Epochs, Rows, Stream, ids_of, state_after
 from tally import require_same
 
 # A driver that is not done by then hangs: on two busy cores a start takes up to 15 s, an epoch less than 1.
-DRIVER_SECONDS = 100.0
 
 _PROGRAM = Path(__file__).with_name("landing_programs.py")
 # Spark takes files by their times: each gets its own second.
@@ -164,7 +164,7 @@ class Watcher(threading.Thread):
         else:
             self.reached = place
 
-    def wait_for(self, epochs: int, seconds: float = DRIVER_SECONDS) -> None:
+    def wait_for(self, epochs: int, seconds: float = PROGRAM_SECONDS) -> None:
         """Returns when so many epochs have been seen."""
         with self._changed:
             came = self._changed.wait_for(lambda: self._wrong or self.reached >= epochs, seconds)
@@ -232,7 +232,7 @@ class Driver:
     def stderr(self) -> str:
         return "".join(self._stderr)
 
-    def hear(self, name: str, seconds: float = DRIVER_SECONDS) -> Any:
+    def hear(self, name: str, seconds: float = PROGRAM_SECONDS) -> Any:
         """The value of the next line that the program says, which is to have this name."""
         try:
             line = self._lines.get(timeout=seconds)
@@ -247,7 +247,7 @@ class Driver:
         self._process.stdin.write("go\n")
         self._process.stdin.flush()
 
-    def wait(self, seconds: float = DRIVER_SECONDS) -> int:
+    def wait(self, seconds: float = PROGRAM_SECONDS) -> int:
         """The exit code."""
         try:
             return self._process.wait(seconds)

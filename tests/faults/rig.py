@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from deadlines import PROGRAM_SECONDS
 
 import headrace
 from headrace._runtime import workers
@@ -145,7 +146,7 @@ class Outcome:
         return self
 
 
-def run_script(text: str, *, seconds: float = 30.0, environment: dict[str, str] | None = None) -> Outcome:
+def run_script(text: str, *, seconds: float = PROGRAM_SECONDS, environment: dict[str, str] | None = None) -> Outcome:
     """Run a script to its end; the facts of all its reports are merged.
 
     One that hangs is aborted after ``seconds``, with the stack of each of its threads on stderr.

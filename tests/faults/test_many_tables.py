@@ -40,7 +40,7 @@ for partitions in (1, 2, 8):
 
 def test_64_push_tables_fed_round_robin_through_capacity_1_all_arrive() -> None:
     """F17, P13: 64 blocked scans on a machine of any size; every row once, and no deadlock."""
-    run_script(ROUND_ROBIN + SIXTY_FOUR, seconds=60).require_clean()
+    run_script(ROUND_ROBIN + SIXTY_FOUR).require_clean()
     record("push", times=3, rows=3 * 64 * 10)
 
 
@@ -77,7 +77,7 @@ def test_more_push_tables_than_workers_is_refused_at_the_start_and_nothing_is_us
 def test_the_pool_of_the_default_size_is_refused_by_one_table_too_many() -> None:
     """F17, P13: without any setting, 128 tables in one query are one more than can wait at once."""
     default = max(128, 4 * (os.cpu_count() or 1))
-    facts = run_script(f"TABLES = {default}\n" + ROUND_ROBIN + TOO_MANY, seconds=60).require_clean().facts
+    facts = run_script(f"TABLES = {default}\n" + ROUND_ROBIN + TOO_MANY).require_clean().facts
     assert "TOKIO_WORKER_THREADS" in facts["message"]
     assert facts["held"] == 0
     assert facts["complete"]

@@ -13,7 +13,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from deadlines import allow_long_test
+from deadlines import PROGRAM_SECONDS, allow_long_test
 from rig import Outcome, run_script
 from tally import record
 
@@ -46,7 +46,7 @@ def play(rounds: dict[str, int], seconds: float) -> Outcome:
 
 @cache
 def short_storms() -> Outcome:
-    return play(SHORT, seconds=110)
+    return play(SHORT, seconds=PROGRAM_SECONDS)
 
 
 def storm(name: str, rounds: int) -> Outcome:

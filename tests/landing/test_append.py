@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
+from deadlines import PROGRAM_SECONDS
 from storages import Storage
 from streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
@@ -304,7 +305,7 @@ def test_tasks_that_are_tried_again_land_once(source: StreamInput, uri: str, tmp
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PROGRAM_SECONDS,
         check=False,
     )
     assert run.returncode == 0, run.stderr[-3000:]

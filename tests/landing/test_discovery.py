@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from deadlines import PROGRAM_SECONDS
 from streams import StreamInput, drain, rows
 
 import headrace.spark
@@ -50,7 +51,7 @@ def run(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         env=os.environ | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=PROGRAM_SECONDS,
         check=False,
     )
 

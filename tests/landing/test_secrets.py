@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import lance
 import pytest
 from canaries import CANARY, prefixed, require_clean_folder, with_canaries
+from deadlines import PROGRAM_SECONDS
 from s3_proxy import ALWAYS, S3Proxy
 from s3_server import S3Server
 from streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
@@ -226,7 +227,7 @@ def test_no_log_of_a_whole_run_holds_a_secret(
         | {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable, "RUST_LOG": "debug"},
         capture_output=True,
         text=True,
-        timeout=115,
+        timeout=PROGRAM_SECONDS,
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]

@@ -11,6 +11,7 @@ from pathlib import Path
 import lance
 import numpy as np
 import pyarrow as pa
+from deadlines import PROGRAM_SECONDS
 
 MB = 10**6
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.list_(pa.float32(), 128))])
@@ -49,7 +50,7 @@ def test_one_huge_fragment_is_read_a_few_batches_at_a_time(tmp_path: Path) -> No
     uri = str(tmp_path / "table.lance")
     lance.write_dataset(pa.RecordBatchReader.from_batches(SCHEMA, batches(45)), uri, max_rows_per_file=10**8)
     done = subprocess.run(
-        [sys.executable, "-c", MEASURE, uri], capture_output=True, text=True, timeout=100, check=False
+        [sys.executable, "-c", MEASURE, uri], capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)

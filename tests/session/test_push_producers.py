@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 import waits
 from background import SECONDS, Background
+from deadlines import PROGRAM_SECONDS
 from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
@@ -160,7 +161,7 @@ def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[
         env={**os.environ, "PYTHONPATH": str(Path(waits.__file__).parent), **environment},
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=PROGRAM_SECONDS,
     )
 
 

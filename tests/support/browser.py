@@ -10,6 +10,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+from deadlines import PROGRAM_SECONDS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 
@@ -41,7 +42,7 @@ class Browser:
             check=True,
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=PROGRAM_SECONDS,
         )
 
 

@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from deadlines import PROGRAM_SECONDS
+
 
 def environment(**more: str) -> dict[str, str]:
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "FORCE_COLOR")}
@@ -19,7 +21,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def headrace(
-    *arguments: str, folder: Path | None = None, given: str | None = None, timeout: float = 100, **more: str
+    *arguments: str, folder: Path | None = None, given: str | None = None, **more: str
 ) -> subprocess.CompletedProcess[str]:
     """Runs it to its end."""
     return subprocess.run(
@@ -29,7 +31,7 @@ def headrace(
         stdin=subprocess.DEVNULL if given is None else None,
         capture_output=True,
         text=True,
-        timeout=timeout,
+        timeout=PROGRAM_SECONDS,
         check=False,
         env=environment(**more),
     )

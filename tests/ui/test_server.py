@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import pytest
 from boards import busy_board, progress, tell
+from deadlines import PROGRAM_SECONDS
 from prometheus_client.parser import text_string_to_metric_families
 
 import headrace.ui
@@ -206,7 +207,9 @@ def test_signals_stay_with_the_run_and_nothing_is_printed() -> None:
         "        assert b'400' in nonsense.recv(100)\n"
         "    assert before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))\n"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=PROGRAM_SECONDS
+    )
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
@@ -214,7 +217,9 @@ def test_signals_stay_with_the_run_and_nothing_is_printed() -> None:
 def test_a_process_that_forgets_to_close_it_ends_all_the_same() -> None:
     """C8: the page never keeps a run alive."""
     program = "from headrace.ui import Board, serve; page = serve(Board('orders', 'orders.lance'), 0)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=PROGRAM_SECONDS
+    )
     assert done.returncode == 0
 
 
