@@ -62,7 +62,7 @@ def test_what_once_went_wrong_does_not_any_more() -> None:
 
 @pytest.mark.parametrize("part", MUTANTS)
 def test_without_any_part_of_the_protocol_something_goes_wrong(part: str) -> None:
-    """L12, L17, L20, L23, L26, L27, L30: so each of them is needed, and the simulation can tell."""
+    """L12, L17, L18, L20, L23, L26, L27, L30: so each of them is needed, and the simulation can tell."""
     slant = SLANTS.get(part, {})
     with without(part):
         assert first_wrong(range(2000), lambda seed: World(seed, **slant).run()) is not None
@@ -70,7 +70,7 @@ def test_without_any_part_of_the_protocol_something_goes_wrong(part: str) -> Non
 
 @pytest.mark.parametrize("part", SLANTS)
 def test_where_a_part_of_the_protocol_is_needed_most_it_does_its_work(part: str) -> None:
-    """L12, L17, L23, L26: the same mixtures with nothing taken out."""
+    """L12, L17, L18, L23, L26: the same mixtures with nothing taken out."""
     run_all(range(400), **SLANTS[part])
 
 

@@ -27,13 +27,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class Checkpoint:
-    """How far Spark has come: the newest epoch that is planned, and the newest that is done."""
+    """How far Spark has come.
 
+    Attributes:
+        id: Spark's id of the query, which a copy has too.
+        planned: The newest epoch that is planned.
+        done: The newest that is done.
+    """
+
+    id: str
     planned: int = -1
     done: int = -1
-
-    def copy(self) -> Checkpoint:
-        return Checkpoint(self.planned, self.done)
 
 
 class Driver:
@@ -48,7 +52,7 @@ class Driver:
         self._world = world
         self.query = query
         self.checkpoint = checkpoint
-        self.run = Run(name, f"checkpoint of {query.id}")
+        self.run = Run(name, checkpoint.id)
         self._rules = Rules(query.id, world.plan.lookback, on_history_gap)  # type: ignore[arg-type]
         self.memory = Memory()
         self.error: HeadraceError | None = None
@@ -87,7 +91,7 @@ class Driver:
         landing = Landing(store, self._rules, self.run, self.memory, pause=lambda seconds: None)
         if self._world.plan.way == "sink" and self.memory.last is None and landing.has_landed(epoch):
             store.say(f"is told that epoch {epoch} has landed before")
-            self._world.oracle.was_acknowledged(self.query, epoch, None)
+            self._world.oracle.was_acknowledged(self.query, epoch, None, self.checkpoint.id)
             return
         payload = self._write(store, epoch)
         strokes = store.weather.strokes
@@ -100,7 +104,7 @@ class Driver:
         if payload.is_nothing and store.weather.strokes > strokes:
             store.weather.is_noted = False
         store.say(f"is told that epoch {epoch} {'had' if outcome.was_skipped else 'has'} landed")
-        self._world.oracle.was_acknowledged(self.query, epoch, outcome.version)
+        self._world.oracle.was_acknowledged(self.query, epoch, outcome.version, self.checkpoint.id)
 
     def _write(self, store: SimulatedStore, epoch: int) -> Payload:
         """The tasks' work, two of them; of one that is run twice, one file is in the way of nobody."""

@@ -22,6 +22,11 @@ def _never_skip(newest: Stamp | None, epoch: int, run: Run, **rules: bool) -> De
     return _decide(newest, epoch if newest is None else max(epoch, newest.epoch + 1), run, **rules)
 
 
+def _never_reset(newest: Stamp | None, epoch: int, run: Run, **rules: bool) -> Decision:
+    """Which checkpoint an epoch is of does not matter."""
+    return _decide(newest, epoch, Run(run.id), **rules)
+
+
 def _never(*_: object) -> bool:
     return False
 
@@ -34,6 +39,7 @@ def _nothing(*_: object, **__: object) -> None:
 _MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the fence": [(Rows, "is_fenced", False), (Upserts, "is_fenced", False)],
     "the newest-stamp rule": [(ledger, "decide", _never_skip)],
+    "the look at the checkpoint": [(ledger, "decide", _never_reset)],
     "the verification": [(Landing, "_verify", _nothing)],
     "the look for rivals after a commit": [(Landing, "_require_alone", _nothing)],
     "the error about missing history": [(History, "_report_gap", _nothing)],
@@ -61,6 +67,7 @@ _SLEEPERS: dict[str, Any] = {
 }
 # Some parts are needed only where several rare things come together. These are the mixtures in which they often do.
 SLANTS: dict[str, dict[str, Any]] = {
+    "the look at the checkpoint": {"events": {"start": 2, "kill": 2, "freeze": 1, "forget": 1, "reset": 3}},
     "the bookmark of each run": _SLEEPERS,
     "the look for rivals after a commit": _SLEEPERS
     | {"others": dict.fromkeys(OTHERS, 0) | {"append": 2, "clean": 6, "tag": 6}, "has_tags": True},

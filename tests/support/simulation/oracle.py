@@ -27,6 +27,7 @@ class Oracle:
     Attributes:
         foreign: Ids of other writers' rows.
         newest: Of each query, the newest epoch that is stamped in the table as it is now.
+        checkpoints: Of each query, the checkpoint that the newest stamp in the table is of.
         doubled: An epoch that landed again. Who did it is yet to be heard.
     """
 
@@ -35,14 +36,16 @@ class Oracle:
         self._has_cleanup = has_cleanup
         self._queries = {query.id: query for query in queries}
         self._content: dict[str, tuple[int, ...]] = {query.id: () for query in queries}
-        self._landed: dict[str, set[int]] = {query.id: set() for query in queries}
+        self._landed: dict[str, dict[int, str]] = {query.id: {} for query in queries}
         self._is_continued = {query.id: True for query in queries}
         self.foreign: set[int] = set()
         self.doubled: DoubledError | None = None
         self.newest: dict[str, int] = {query.id: ledger.NONE_LANDED for query in queries}
+        self.checkpoints: dict[str, str] = {}
 
     def version_was_made(self, table: MemoryTable, version: Version) -> None:
         """A version was published; if it is the newest, readers see it."""
+        self._note_checkpoint(table, version)
         if version is not table.newest or self.doubled:
             return
         properties = version.entry.properties
@@ -57,6 +60,14 @@ class Oracle:
                 raise
             self.doubled = DoubledError(str(error))
 
+    def _note_checkpoint(self, table: MemoryTable, version: Version) -> None:
+        """An overwrite may fill a hole in the history: it is the newest of its query, if not of the table."""
+        properties = version.entry.properties
+        query_id = properties.get(ledger.QUERY_ID) or properties.get(ledger.FENCE)
+        above = [other for number, other in table.versions.items() if number > version.entry.version]
+        if query_id and not any(ledger.stamp_of(other.entry.properties, query_id) for other in above):
+            self.checkpoints[query_id] = properties[ledger.CHECKPOINT]
+
     def _land(self, query: Query, properties: Mapping[str, str]) -> None:
         epoch, run = int(properties[ledger.EPOCH_ID]), properties[ledger.RUN_ID]
         before = self.newest[query.id]
@@ -69,7 +80,7 @@ class Oracle:
         if skipped and query.mode != "complete" and self._is_continued[query.id]:
             raise WrongError(f"{run} lands epoch {epoch} of {query.id}, and epochs {skipped} have not landed")
         self.newest[query.id] = epoch
-        self._landed[query.id].add(epoch)
+        self._landed[query.id][epoch] = properties[ledger.CHECKPOINT]
         self._is_continued[query.id] = True
         if query.mode == "complete":
             self.foreign.clear()
@@ -99,15 +110,22 @@ class Oracle:
             self._content[query.id] = tuple(row for row in rows if row in span)
             if is_new:
                 self.newest[query.id] = ledger.NONE_LANDED
+                self.checkpoints.pop(query.id, None)
                 self._is_continued[query.id] = False
 
-    def was_acknowledged(self, query: Query, epoch: int, published: int | None) -> None:
+    def was_acknowledged(self, query: Query, epoch: int, published: int | None, checkpoint: str) -> None:
         """A driver was told that an epoch has landed: now, before, or that it has nothing to land."""
         is_nothing = published is None and epoch in query.empty and query.mode != "complete"
         if is_nothing or self.doubled is not None:
             return
         if epoch not in self._landed[query.id] and self._is_continued[query.id] and self.newest[query.id] < epoch:
             raise WrongError(f"epoch {epoch} of {query.id} was acknowledged, and it is not in the table")
+        # Epochs of another checkpoint are cut out of the source in another way, though they have the same numbers.
+        landed_by = self._landed[query.id].get(epoch, checkpoint)
+        if landed_by != checkpoint:
+            raise WrongError(
+                f"epoch {epoch} of {checkpoint} was acknowledged, and it is the one of {landed_by} that is there"
+            )
 
     def is_done(self, query: Query) -> bool:
         needed = [epoch for epoch in range(EPOCHS) if epoch not in query.empty or query.mode == "complete"]

@@ -9,7 +9,7 @@ from typing import Any
 from memory_store import MemoryStore
 from memory_world import MemoryWorld
 
-from headrace._errors import HeadraceError, HistoryGapError, LandingError
+from headrace._errors import CheckpointResetError, HeadraceError, HistoryGapError, LandingError
 from headrace.tables.audit import account
 from headrace.tables.chronicle import stamped_event
 from headrace.tables.ledger import FENCE, QUERY_ID
@@ -47,7 +47,9 @@ class World:
         self.weather = Weather(self.plan, self.chance, self.story)
         self.others = Others(memory, self.plan, self.chance, self.oracle, self.story)
         self.drivers: list[Driver] = []
-        self.checkpoints: dict[str, list[Checkpoint]] = {query.id: [Checkpoint()] for query in self.plan.queries}
+        self.checkpoints: dict[str, list[Checkpoint]] = {
+            query.id: [Checkpoint(f"checkpoint of {query.id}")] for query in self.plan.queries
+        }
         self.runs = 0
         self.errors: list[HeadraceError] = []
         self.was_told_twice = False
@@ -97,6 +99,8 @@ class World:
                 self._freeze()
             case "forget":
                 self._forget()
+            case "reset":
+                self._reset(self.chance.choice(self.plan.queries))
             case "recreate" if any(driver.process.is_landing for driver in self.drivers):
                 pass  # what a driver saw of the old table may be true of the new one too: that is not promised
             case _:
@@ -121,14 +125,17 @@ class World:
 
     def _start(self, query: Query, on_history_gap: str | None = None) -> Driver:
         """A run of a query: from the checkpoint as it is, or as somebody copied it."""
-        self.runs += 1
         known = self.checkpoints[query.id]
         checkpoint = known[-1]
         if not self.plan.shares_checkpoint and any(driver.query is query for driver in self.drivers):
-            checkpoint = self.chance.choice(known).copy()
+            checkpoint = replace(self.chance.choice(known))
             known.append(checkpoint)
+        return self._start_from(query, checkpoint, on_history_gap)
+
+    def _start_from(self, query: Query, checkpoint: Checkpoint, on_history_gap: str | None = None) -> Driver:
+        self.runs += 1
         name = f"run-{self.runs}"
-        self.story.say(name, f"starts, for {query.id}; Spark has noted {checkpoint.done} as done")
+        self.story.say(name, f"starts, for {query.id}; {checkpoint.id} has {checkpoint.done} as done")
         driver = Driver(self, query, name, checkpoint, on_history_gap or self.plan.on_history_gap)
         self.drivers.append(driver)
         return driver
@@ -156,6 +163,14 @@ class World:
             self.story.say(driver.run.id, "gets a new process, which remembers nothing")
             driver.memory = type(driver.memory)()
 
+    def _reset(self, query: Query) -> None:
+        """Somebody starts the query from an empty checkpoint: beside others, or later again from a copy of it."""
+        known = self.checkpoints[query.id]
+        checkpoint = Checkpoint(f"checkpoint {len(known)} of {query.id}")
+        known.insert(0, checkpoint)
+        if len(self.drivers) < _MOST_DRIVERS:
+            self._start_from(query, checkpoint)
+
     # How it ends
 
     def _calm_down(self) -> None:
@@ -172,6 +187,14 @@ class World:
             self._finish(query)
 
     def _finish(self, query: Query) -> None:
+        known = self.checkpoints[query.id]
+        if self.oracle.checkpoints.get(query.id, known[-1].id) != known[-1].id:
+            stopped = self._alone(query)
+            if not isinstance(stopped.error, CheckpointResetError | HistoryGapError | None):
+                raise WrongError(f"{stopped.run.id} is not of the table's checkpoint, and is told: {stopped.error}")
+            # What its hint says: go back to the checkpoint that the table's epochs are of.
+            theirs = [each for each in known if each.id == self.oracle.checkpoints[query.id]]
+            known.append(max(theirs, key=lambda checkpoint: checkpoint.done))
         last = self._alone(query)
         if isinstance(last.error, HistoryGapError) and self.plan.on_history_gap == "fail":
             # What its hint says: look which epochs' rows are there.
