@@ -131,6 +131,31 @@ def test_an_accepted_reset_lands_every_epoch_of_the_new_checkpoint(world: World,
 
 
 @EVERY_MODE
+@pytest.mark.parametrize("is_history_kept", [True, False])
+def test_a_checkpoint_that_another_took_the_place_of_does_not_come_back(
+    world: World, mode: str, is_history_kept: bool
+) -> None:
+    """L18: though both accept; it may have landed what it would send again."""
+    accepting = {"accepts_reset": True}
+    old = Driver(world, mode=mode, rules=accepting)
+    old.land(0)
+    old.land(1)
+    new = old.restarted("run-b", checkpoint="another")
+    new.land(0, [700])
+    new.restarted("run-c").land(1, [701])
+    if not is_history_kept:
+        world.append([900])
+        world.clean(1)
+    version, rows = world.store().open().version, world.rows()
+    for epoch in (0, 1, 2):
+        with pytest.raises(CheckpointResetError, match="another has taken the place"):
+            old.restarted("run-d").land(epoch)
+    assert world.store().open().version == version
+    assert world.rows() == rows
+    assert new.restarted("run-e").land(1, [701]).was_skipped
+
+
+@EVERY_MODE
 def test_a_driver_that_was_taken_over_from_is_told_so_for_good(world: World, mode: str) -> None:
     """F4, L26, L27: with its memory and without; what it would have replayed is not taken for landed either."""
     old = Driver(world, mode=mode)

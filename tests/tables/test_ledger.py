@@ -27,12 +27,19 @@ def stamp(run: Run | None = A, epoch: int = 5, *superseded: str, is_fence: bool 
     st.text(max_size=40),
     st.lists(SHORT_IDS, max_size=16),
     st.booleans(),
+    st.lists(SHORT_IDS, max_size=16),
 )
 def test_a_stamp_survives_the_way_through_properties(
-    query_id: str, epoch: int, run: str, checkpoint: str, superseded: list[str], is_fence: bool
+    query_id: str,
+    epoch: int,
+    run: str,
+    checkpoint: str,
+    superseded: list[str],
+    is_fence: bool,
+    given_up: list[str],
 ) -> None:
     """L1, L7: the id verbatim, everything as strings."""
-    made = Stamp(query_id, epoch, run, checkpoint, tuple(superseded), is_fence)
+    made = Stamp(query_id, epoch, run, checkpoint, tuple(superseded), is_fence, given_up=tuple(given_up))
     properties = made.properties() | ledger.details("append", 3, 1)
     assert all(isinstance(value, str) for value in properties.values())
     assert stamp_of(properties, query_id) == made
@@ -117,6 +124,21 @@ def test_another_checkpoint_is_refused_unless_accepted(epoch: int) -> None:
     assert decide(stamp(A, 5), epoch, reset, accepts_reset=True) is Decision.TAKE_OVER
     with pytest.raises(FencedError):
         decide(stamp(A, 5, "run-c"), epoch, reset, accepts_reset=True)
+
+
+@pytest.mark.parametrize("accepts_reset", [False, True])
+@pytest.mark.parametrize("epoch", [0, 5, 6])
+def test_a_checkpoint_that_another_took_the_place_of_is_refused_for_good(epoch: int, accepts_reset: bool) -> None:
+    """L18: whatever came since."""
+    newest = stamp(A, 5)
+    for number in range(3):
+        newest = next_stamp(newest, "query", 0, Run(f"run-{number}", "another"), fence_after=1)
+    newest = next_stamp(newest, "query", 0, Run("run-third", "a third"))
+    assert newest.given_up == ("another", "checkpoint")
+    for checkpoint in newest.given_up:
+        with pytest.raises(CheckpointResetError, match=r"a third has taken the place.*go on from the newer checkpoint"):
+            decide(newest, epoch, Run("run-again", checkpoint), accepts_reset=accepts_reset)
+    assert decide(newest, 1, Run("run-again", "a third")) is Decision.TAKE_OVER
 
 
 def test_an_unknown_checkpoint_is_no_reset() -> None:

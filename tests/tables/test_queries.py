@@ -9,7 +9,7 @@ import pytest
 from drivers import Driver, ids_of
 from worlds import LanceWorld
 
-from headrace import ConfigurationError, FencedError, LandingError
+from headrace import CheckpointResetError, ConfigurationError, FencedError, LandingError
 from headrace.tables import chronicle, queries, retention
 
 
@@ -49,6 +49,18 @@ def test_a_query_that_is_forgotten_begins_anew(world: LanceWorld) -> None:
     assert other.restarted("other-b").land(0).was_skipped
     assert [event.what for event in chronicle.events(world.store(), last=3)] == ["landed", "fenced", "forgotten"]
     assert all(not query.is_forgotten for query in queries.known(world.store()))
+
+
+def test_a_query_that_is_forgotten_may_go_on_from_any_checkpoint(world: LanceWorld) -> None:
+    """L18: also from one that another had taken the place of."""
+    old = Driver(world, rules={"accepts_reset": True})
+    old.land(0)
+    old.restarted("run-b", checkpoint="another").land(0, [700])
+    queries.forget(world.store(), old.query_id)
+    old.restarted("run-c").land(1)
+    assert world.rows() == sorted([*ids_of(0), *ids_of(1), 700])
+    with pytest.raises(CheckpointResetError):
+        old.restarted("run-d", checkpoint="a third", rules={}).land(0)
 
 
 def test_forgetting_somebody_unknown_names_the_ones_that_are_known(world: LanceWorld) -> None:

@@ -75,8 +75,9 @@ def _read(store: Store, name: str) -> Bookmark | None:
         value = json.loads(text)
         if value["bookmark"] != _VERSION:
             raise ValueError(f"version {value['bookmark']!r}")
-        stamp = value["stamp"]
-        return Bookmark(Published(**value["at"]), Stamp(**(stamp | {"superseded": tuple(stamp["superseded"])})))
+        stamp = dict(value["stamp"])
+        remembered = {each: tuple(stamp.get(each, ())) for each in ("superseded", "given_up")}
+        return Bookmark(Published(**value["at"]), Stamp(**(stamp | remembered)))
     except (ValueError, KeyError, TypeError) as error:
         raise LandingError(
             f"A query's bookmark, the file {name} in the table's folder _headrace/notes, cannot be read: {error!r}.",

@@ -161,7 +161,7 @@ class Landing:
 
     def _take_over(self, finding: Finding, run: Run) -> None:
         newest = finding.newest
-        is_reset = newest is not None and newest.checkpoint and run.checkpoint and newest.checkpoint != run.checkpoint
+        is_reset = newest is not None and newest.is_of_another_checkpoint(run)
         landed = newest.epoch if newest and not is_reset else NONE_LANDED
         fence = ledger.next_stamp(newest, self.rules.query_id, landed, run, fence_after=finding.read_version)
         properties = fence.properties() | self.memory.passed.properties()

@@ -24,6 +24,7 @@ FORGETS = "headrace.fence.forgets"
 RUN_ID = "headrace.runId"
 CHECKPOINT = "headrace.sparkQueryId"
 SUPERSEDED = "headrace.supersededRuns"
+GIVEN_UP = "headrace.givenUpSparkQueryIds"
 MODE = "headrace.mode"
 ROWS = "headrace.rows"
 FILES = "headrace.files"
@@ -32,8 +33,8 @@ WRITER = "headrace.version"
 # No epoch has landed yet.
 NONE_LANDED = -1
 
-# A run that was taken over from is recognised by this many later runs, each by the first letters of its id.
-_REMEMBERED_RUNS = 16
+# So many runs that were taken over from are remembered, and so many checkpoints, each by the first letters of its id.
+_REMEMBERED = 16
 _SHORT_ID = 12
 
 
@@ -69,6 +70,7 @@ class Stamp:
         run: Id of the run that wrote it; empty if another tool did.
         checkpoint: The run's checkpoint; empty if not known.
         superseded: Runs that were taken over from, newest first, shortened.
+        given_up: Checkpoints that another one took the place of, newest first, shortened.
         is_fence: Whether it marks a take-over instead of rows.
         read_version: For a fence, the version up to which its run had looked before it was made.
     """
@@ -80,6 +82,11 @@ class Stamp:
     superseded: tuple[str, ...] = ()
     is_fence: bool = False
     read_version: int | None = None
+    given_up: tuple[str, ...] = ()
+
+    def is_of_another_checkpoint(self, run: Run) -> bool:
+        """Whether it is known to be of another checkpoint than a run's."""
+        return bool(self.checkpoint and run.checkpoint) and self.checkpoint != run.checkpoint
 
     def properties(self) -> dict[str, str]:
         """The stamp as a transaction's properties."""
@@ -92,6 +99,7 @@ class Stamp:
             RUN_ID: self.run,
             CHECKPOINT: self.checkpoint,
             SUPERSEDED: ",".join(self.superseded),
+            GIVEN_UP: ",".join(self.given_up),
             READ_VERSION: "" if self.read_version is None else str(self.read_version),
             WRITER: __version__,
         }
@@ -126,10 +134,15 @@ def stamp_of(properties: Mapping[str, str], query_id: str) -> Stamp | None:
         epoch,
         properties.get(RUN_ID, ""),
         properties.get(CHECKPOINT, ""),
-        tuple(filter(None, properties.get(SUPERSEDED, "").split(","))),
+        _split(properties.get(SUPERSEDED, "")),
         is_fence,
         int(read) if (read := properties.get(READ_VERSION, "")).isdecimal() else None,
+        _split(properties.get(GIVEN_UP, "")),
     )
+
+
+def _split(ids: str) -> tuple[str, ...]:
+    return tuple(filter(None, ids.split(",")))
 
 
 class Decision(Enum):
@@ -154,7 +167,8 @@ def decide(
 
     Raises:
         FencedError: Another run has taken over from this one.
-        CheckpointResetError: The newest stamp is of another checkpoint.
+        CheckpointResetError: The newest stamp is of another checkpoint, and that is not accepted, or has taken the
+            place of this one.
     """
     if newest is None:
         return Decision.TAKE_OVER
@@ -166,7 +180,14 @@ def decide(
             f"{newest.run or '(unknown)'} has taken over and landed epoch {newest.epoch}. Nothing was lost or doubled.",
             hint="two drivers run the same query; leave it to the newer one, or give each its own streamingQueryId.",
         )
-    if newest.checkpoint and run.checkpoint and newest.checkpoint != run.checkpoint:
+    if newest.is_of_another_checkpoint(run):
+        if run.checkpoint[:_SHORT_ID] in newest.given_up:
+            raise CheckpointResetError(
+                f"Query {newest.query_id!r} comes with epoch {epoch} of checkpoint {run.checkpoint}, which checkpoint "
+                f"{newest.checkpoint} has taken the place of since. It cannot be told any more which of its epochs "
+                f"have landed. Nothing was changed.",
+                hint="go on from the newer checkpoint, or choose a new streamingQueryId.",
+            )
         if accepts_reset:
             return Decision.TAKE_OVER
         raise CheckpointResetError(
@@ -180,7 +201,7 @@ def decide(
 
 
 def next_stamp(newest: Stamp | None, query_id: str, epoch: int, run: Run, *, fence_after: int | None = None) -> Stamp:
-    """The stamp that follows ``newest``: it remembers the runs that were taken over from.
+    """The stamp that follows ``newest``: it remembers the runs, and checkpoints, that were taken over from.
 
     Args:
         newest: The newest stamp of the query so far.
@@ -190,9 +211,16 @@ def next_stamp(newest: Stamp | None, query_id: str, epoch: int, run: Run, *, fen
         fence_after: The version that was looked at, if it is to be a fence.
     """
     superseded: tuple[str, ...] = ()
+    given_up: tuple[str, ...] = ()
     if newest is not None:
-        superseded = newest.superseded
+        superseded, given_up = newest.superseded, newest.given_up
         if newest.run and newest.run != run.id:
-            short = newest.run[:_SHORT_ID]
-            superseded = (short, *(other for other in superseded if other != short))[:_REMEMBERED_RUNS]
-    return Stamp(query_id, epoch, run.id, run.checkpoint, superseded, fence_after is not None, fence_after)
+            superseded = _with(newest.run, superseded)
+        if newest.is_of_another_checkpoint(run):
+            given_up = _with(newest.checkpoint, given_up)
+    return Stamp(query_id, epoch, run.id, run.checkpoint, superseded, fence_after is not None, fence_after, given_up)
+
+
+def _with(id: str, remembered: tuple[str, ...]) -> tuple[str, ...]:
+    short = id[:_SHORT_ID]
+    return (short, *(other for other in remembered if other != short))[:_REMEMBERED]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace._errors import CommitConflictError, LandingError
 from headrace.tables import bookmark, ledger, passed
@@ -63,6 +63,7 @@ def forget(store: Store, query_id: str) -> Published:
             )
         run = Run(f"forget-{uuid.uuid4().hex}")
         fence = ledger.next_stamp(finding.newest, query_id, NONE_LANDED, run, fence_after=finding.read_version)
+        fence = replace(fence, given_up=())
         properties = fence.properties() | {ledger.FORGETS: "true"}
         try:
             published = store.publish(Fence(), read_version=finding.read_version, properties=properties)

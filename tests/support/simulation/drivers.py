@@ -53,7 +53,7 @@ class Driver:
         self.query = query
         self.checkpoint = checkpoint
         self.run = Run(name, checkpoint.id)
-        self._rules = Rules(query.id, world.plan.lookback, on_history_gap)  # type: ignore[arg-type]
+        self._rules = Rules(query.id, world.plan.lookback, on_history_gap, world.plan.accepts_reset)  # type: ignore[arg-type]
         self.memory = Memory()
         self.error: HeadraceError | None = None
         self.process = Process(name, self._drive)

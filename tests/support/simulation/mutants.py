@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
@@ -27,6 +28,11 @@ def _never_reset(newest: Stamp | None, epoch: int, run: Run, **rules: bool) -> D
     return _decide(newest, epoch, Run(run.id), **rules)
 
 
+def _never_given_up(newest: Stamp | None, epoch: int, run: Run, **rules: bool) -> Decision:
+    """Which checkpoints came before does not matter."""
+    return _decide(newest and replace(newest, given_up=()), epoch, run, **rules)
+
+
 def _never(*_: object) -> bool:
     return False
 
@@ -40,6 +46,7 @@ _MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the fence": [(Rows, "is_fenced", False), (Upserts, "is_fenced", False)],
     "the newest-stamp rule": [(ledger, "decide", _never_skip)],
     "the look at the checkpoint": [(ledger, "decide", _never_reset)],
+    "the memory of checkpoints that were given up": [(ledger, "decide", _never_given_up)],
     "the verification": [(Landing, "_verify", _nothing)],
     "the look for rivals after a commit": [(Landing, "_require_alone", _nothing)],
     "the error about missing history": [(History, "_report_gap", _nothing)],
@@ -65,9 +72,17 @@ _SLEEPERS: dict[str, Any] = {
     "may_replace": False,
     "has_tags": False,
 }
+_RESETS = {"start": 2, "kill": 2, "freeze": 1, "forget": 1, "reset": 3}
 # Some parts are needed only where several rare things come together. These are the mixtures in which they often do.
 SLANTS: dict[str, dict[str, Any]] = {
-    "the look at the checkpoint": {"events": {"start": 2, "kill": 2, "freeze": 1, "forget": 1, "reset": 3}},
+    "the look at the checkpoint": {"events": _RESETS},
+    "the memory of checkpoints that were given up": {
+        "accepts_reset": True,
+        "events": _RESETS,
+        "others": dict.fromkeys(OTHERS, 1),
+        "may_replace": False,
+        "has_tags": False,
+    },
     "the bookmark of each run": _SLEEPERS,
     "the look for rivals after a commit": _SLEEPERS
     | {"others": dict.fromkeys(OTHERS, 0) | {"append": 2, "clean": 6, "tag": 6}, "has_tags": True},

@@ -10,7 +10,7 @@ from memory_store import Did, MemoryStore, MemoryTable, Version
 
 from headrace.tables import ledger
 from headrace.tables.store import Published
-from simulation.plan import EPOCHS, FOREIGN, Query
+from simulation.plan import EPOCHS, FOREIGN, Plan, Query
 
 
 class WrongError(AssertionError):
@@ -27,21 +27,23 @@ class Oracle:
     Attributes:
         foreign: Ids of other writers' rows.
         newest: Of each query, the newest epoch that is stamped in the table as it is now.
-        checkpoints: Of each query, the checkpoint that the newest stamp in the table is of.
+        checkpoints: Of each query, the checkpoints that were the table's, and last the one that is.
         doubled: An epoch that landed again. Who did it is yet to be heard.
     """
 
-    def __init__(self, queries: tuple[Query, ...], *, has_tags: bool, has_cleanup: bool) -> None:
-        self._has_tags = has_tags
-        self._has_cleanup = has_cleanup
+    def __init__(self, plan: Plan) -> None:
+        queries = plan.queries
+        self._has_tags = plan.has_tags
+        self._has_cleanup = plan.others["clean"] > 0
+        self._accepts_reset = plan.accepts_reset
         self._queries = {query.id: query for query in queries}
         self._content: dict[str, tuple[int, ...]] = {query.id: () for query in queries}
-        self._landed: dict[str, dict[int, str]] = {query.id: {} for query in queries}
+        self._landed: dict[str, set[tuple[str, int]]] = {query.id: set() for query in queries}
         self._is_continued = {query.id: True for query in queries}
         self.foreign: set[int] = set()
         self.doubled: DoubledError | None = None
         self.newest: dict[str, int] = {query.id: ledger.NONE_LANDED for query in queries}
-        self.checkpoints: dict[str, str] = {}
+        self.checkpoints: dict[str, list[str]] = {query.id: [] for query in queries}
 
     def version_was_made(self, table: MemoryTable, version: Version) -> None:
         """A version was published; if it is the newest, readers see it."""
@@ -66,7 +68,16 @@ class Oracle:
         query_id = properties.get(ledger.QUERY_ID) or properties.get(ledger.FENCE)
         above = [other for number, other in table.versions.items() if number > version.entry.version]
         if query_id and not any(ledger.stamp_of(other.entry.properties, query_id) for other in above):
-            self.checkpoints[query_id] = properties[ledger.CHECKPOINT]
+            self._continue_from(query_id, properties[ledger.CHECKPOINT])
+
+    def _continue_from(self, query_id: str, checkpoint: str) -> None:
+        known = self.checkpoints[query_id]
+        if checkpoint in known[-1:]:
+            return
+        if checkpoint in known or (known and not self._accepts_reset):
+            raise WrongError(f"{checkpoint} goes on, and the table had come to {known[-1]}")
+        known.append(checkpoint)
+        self.newest[query_id] = ledger.NONE_LANDED
 
     def _land(self, query: Query, properties: Mapping[str, str]) -> None:
         epoch, run = int(properties[ledger.EPOCH_ID]), properties[ledger.RUN_ID]
@@ -80,7 +91,7 @@ class Oracle:
         if skipped and query.mode != "complete" and self._is_continued[query.id]:
             raise WrongError(f"{run} lands epoch {epoch} of {query.id}, and epochs {skipped} have not landed")
         self.newest[query.id] = epoch
-        self._landed[query.id][epoch] = properties[ledger.CHECKPOINT]
+        self._landed[query.id].add((properties[ledger.CHECKPOINT], epoch))
         self._is_continued[query.id] = True
         if query.mode == "complete":
             self.foreign.clear()
@@ -110,22 +121,21 @@ class Oracle:
             self._content[query.id] = tuple(row for row in rows if row in span)
             if is_new:
                 self.newest[query.id] = ledger.NONE_LANDED
-                self.checkpoints.pop(query.id, None)
+                self.checkpoints[query.id].clear()
                 self._is_continued[query.id] = False
 
     def was_acknowledged(self, query: Query, epoch: int, published: int | None, checkpoint: str) -> None:
         """A driver was told that an epoch has landed: now, before, or that it has nothing to land."""
         is_nothing = published is None and epoch in query.empty and query.mode != "complete"
-        if is_nothing or self.doubled is not None:
+        is_landed = (checkpoint, epoch) in self._landed[query.id] or not self._is_continued[query.id]
+        if is_nothing or is_landed or self.doubled is not None:
             return
-        if epoch not in self._landed[query.id] and self._is_continued[query.id] and self.newest[query.id] < epoch:
+        if self.newest[query.id] < epoch:
             raise WrongError(f"epoch {epoch} of {query.id} was acknowledged, and it is not in the table")
         # Epochs of another checkpoint are cut out of the source in another way, though they have the same numbers.
-        landed_by = self._landed[query.id].get(epoch, checkpoint)
-        if landed_by != checkpoint:
-            raise WrongError(
-                f"epoch {epoch} of {checkpoint} was acknowledged, and it is the one of {landed_by} that is there"
-            )
+        known = self.checkpoints[query.id]
+        if checkpoint not in known[-1:]:
+            raise WrongError(f"epoch {epoch} of {checkpoint} was acknowledged, and what is there is of {known}")
 
     def is_done(self, query: Query) -> bool:
         needed = [epoch for epoch in range(EPOCHS) if epoch not in query.empty or query.mode == "complete"]
@@ -135,11 +145,13 @@ class Oracle:
         """At the end: exactly what was sent, each epoch stamped once."""
         self._look(table)
         for query in self._queries.values():
-            content = tuple(sorted(self._content[query.id]))
-            if not was_replaced and content != tuple(sorted(query.state_after(EPOCHS))):
-                raise WrongError(f"{query.id} ends with {content}, and sent {query.state_after(EPOCHS)}")
+            content, sent = self._content[query.id], query.state_after(EPOCHS)
+            if query.mode == "append" and len(self.checkpoints[query.id]) > 1:
+                content = content[len(content) - len(sent) :]  # before that are the rows of the checkpoints before
+            if not was_replaced and sorted(content) != sorted(sent):
+                raise WrongError(f"{query.id} ends with {content}, and sent {sent}")
             stamps = [ledger.stamp_of(version.entry.properties, query.id) for version in table.versions.values()]
-            times = Counter(stamp.epoch for stamp in stamps if stamp and not stamp.is_fence)
+            times = Counter((stamp.checkpoint, stamp.epoch) for stamp in stamps if stamp and not stamp.is_fence)
             doubled = [epoch for epoch, count in times.items() if count > 1]
             if doubled and query.mode != "complete":
                 raise WrongError(f"epochs {doubled} of {query.id} are stamped more than once")

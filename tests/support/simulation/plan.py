@@ -62,6 +62,7 @@ class Plan:
         way: ``format``, where every epoch is written and then looked up, or ``sink``, where it is looked up first.
         lookback: How many versions of others a commit reads at most.
         on_history_gap: What the queries do about history that is missing.
+        accepts_reset: Whether a new checkpoint lands its epochs as new rows.
         shares_checkpoint: Whether a driver that is started beside another uses the same checkpoint or a copy.
         others: How often other writers do each of the things they do.
         events: How often the world does each of the things it does to drivers.
@@ -75,6 +76,7 @@ class Plan:
     way: str
     lookback: int
     on_history_gap: str
+    accepts_reset: bool
     shares_checkpoint: bool
     others: Mapping[str, float]
     events: Mapping[str, float]
@@ -116,6 +118,7 @@ def plan_for(seed: int) -> tuple[Plan, random.Random]:
         chance.choice(["format", "sink"]),
         chance.choice([1, 2, 100]),
         chance.choice(["warn", "fail"]),
+        False,
         chance.random() < 0.4,
         others,
         events,

@@ -40,7 +40,7 @@ class World:
         plan, self.chance = plan_for(seed)
         self.plan = replace(plan, **slant)
         self.story = Story(is_told=is_told)
-        self.oracle = Oracle(self.plan.queries, has_tags=self.plan.has_tags, has_cleanup=self.plan.others["clean"] > 0)
+        self.oracle = Oracle(self.plan)
         self.table = WatchedTable(self.oracle)
         memory = MemoryWorld(self.table)
         self.table.is_watched = True
@@ -188,12 +188,13 @@ class World:
 
     def _finish(self, query: Query) -> None:
         known = self.checkpoints[query.id]
-        if self.oracle.checkpoints.get(query.id, known[-1].id) != known[-1].id:
+        landed = self.oracle.checkpoints[query.id]
+        if landed and landed[-1] != known[-1].id:
             stopped = self._alone(query)
             if not isinstance(stopped.error, CheckpointResetError | HistoryGapError | None):
                 raise WrongError(f"{stopped.run.id} is not of the table's checkpoint, and is told: {stopped.error}")
             # What its hint says: go back to the checkpoint that the table's epochs are of.
-            theirs = [each for each in known if each.id == self.oracle.checkpoints[query.id]]
+            theirs = [each for each in known if each.id == landed[-1]]
             known.append(max(theirs, key=lambda checkpoint: checkpoint.done))
         last = self._alone(query)
         if isinstance(last.error, HistoryGapError) and self.plan.on_history_gap == "fail":
