@@ -133,10 +133,10 @@ class BatchReading:
     def _failed(self, error: BaseException) -> BaseException:
         if isinstance(error, HeadraceError):
             self._error = error
-        elif isinstance(error, KeyboardInterrupt):
+            self._cut_off(error)
+            self._release("the query has failed")
+        else:  # Ctrl-C, or whatever else a signal's handler raises.
             self.close("its reader was interrupted")
-        self._cut_off(error)
-        self._release("the query has failed")
         return error
 
     def _leave(self, reason: str, error: HeadraceError) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from deadlines import PROGRAM_SECONDS
 
 DEADLINE = 30.0
 
@@ -90,6 +91,45 @@ def test_ctrl_c_in_a_blocked_read_comes_back_within_two_seconds(interrupted: sub
     # Not by communicate(), which does not see what came with the line before.
     assert (interrupted.stdout.read(), interrupted.stderr.read()) == ("done\n", "")
     assert interrupted.wait(DEADLINE) == 0
+
+
+LATE = """
+import signal
+import pyarrow as pa
+import headrace
+
+class LateError(Exception):
+    pass
+
+def too_late(*_):
+    raise LateError("too late")
+
+schema = pa.schema([("k", pa.int64())])
+signal.signal(signal.SIGALRM, too_late)
+in_cpp = pa.ipc.RecordBatchStreamReader.read_next_batch
+with headrace.SessionContext() as ctx:
+    sink = ctx.register_streaming_table("t", schema)
+    reader = ctx.sql("select * from t").execute_stream()
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    for read in (reader.read_next_batch, reader.read_next_batch, lambda: in_cpp(reader)):
+        try:
+            read()
+        except Exception as error:
+            print(f"{type(error).__name__}: {error}")
+    try:
+        sink.write(pa.record_batch([[1]], schema=schema))
+    except headrace.ConsumerGoneError:
+        print("producer told")
+"""
+
+
+def test_what_a_signals_handler_raises_comes_out_of_a_blocked_read_and_closes_it() -> None:
+    """S12: as Ctrl-C does, whatever its type."""
+    done = subprocess.run(
+        [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False
+    )
+    closed = "ClosedError: The reader is closed."
+    assert done.stdout.splitlines() == ["LateError: too late", closed, closed, "producer told"], done.stderr
 
 
 # Garbage collection runs on any thread at any moment: also on the one that is just handing a batch to the reader

@@ -166,7 +166,7 @@ class World:
     def _reset(self, query: Query) -> None:
         """Somebody starts the query from an empty checkpoint: beside others, or later again from a copy of it."""
         known = self.checkpoints[query.id]
-        checkpoint = Checkpoint(f"checkpoint {len(known)} of {query.id}")
+        checkpoint = Checkpoint(f"reset {len(known)} of {query.id}")  # ids are told apart by their first letters
         known.insert(0, checkpoint)
         if len(self.drivers) < _MOST_DRIVERS:
             self._start_from(query, checkpoint)
@@ -190,10 +190,12 @@ class World:
         known = self.checkpoints[query.id]
         landed = self.oracle.checkpoints[query.id]
         if landed and landed[-1] != known[-1].id:
+            is_welcome = self.plan.accepts_reset and known[-1].id not in landed
             stopped = self._alone(query)
-            if not isinstance(stopped.error, CheckpointResetError | HistoryGapError | None):
+            expected = HistoryGapError | None if is_welcome else CheckpointResetError | HistoryGapError | None
+            if not isinstance(stopped.error, expected):
                 raise WrongError(f"{stopped.run.id} is not of the table's checkpoint, and is told: {stopped.error}")
-            # What its hint says: go back to the checkpoint that the table's epochs are of.
+            # Its owner goes back to the checkpoint that the table's epochs are of.
             theirs = [each for each in known if each.id == landed[-1]]
             known.append(max(theirs, key=lambda checkpoint: checkpoint.done))
         last = self._alone(query)
