@@ -35,6 +35,11 @@ test-all: $(STAMP) ## Run every test
 simulate: $(STAMP) ## Run the commit protocol under 10,000 seeds (SEEDS=0-500, or one of them to be told what happens)
 	@PYTHONPATH=tests/support $(PY) -m simulation $(SEEDS)
 
+.PHONY: differential
+differential: SEEDS = 0-2000
+differential: $(STAMP) ## Compare 20,000 random queries with plain DataFusion (SEEDS=0-100, or one of them to see it small)
+	@PYTHONPATH=tests/support $(PY) -m differential $(SEEDS)
+
 .PHONY: crash
 crash: $(STAMP) ## Kill 20 Spark drivers at random moments, and count rows (KILLS=200; SEED=1 repeats the moments)
 	@$(PY) tests/faults/crash.py $(KILLS) $(if $(SEED),--seed $(SEED))

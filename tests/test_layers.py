@@ -17,7 +17,17 @@ SRC = Path(__file__).parent.parent / "src"
 
 # Each library below us, and the modules that may know it: a package stands for all that is in it.
 MAY_IMPORT = {
-    "datafusion": ("_session", "_dataframe", "_scan", "_settings", "_sources", "_engine", "_pushdown"),
+    "datafusion": (
+        "_session",
+        "_dataframe",
+        "_scan",
+        "_settings",
+        "_sources",
+        "_engine",
+        "_flat",
+        "_planner",
+        "_pushdown",
+    ),
     "lance": ("_sources", "tables"),
     "pyspark": ("spark", "pipeline"),
 }

@@ -13,8 +13,10 @@ from deadlines import PROGRAM_SECONDS
 
 README = Path(__file__).parents[1] / "README.md"
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
-# What Spark says whatever one sets, and pyspark of pandas 3.
-SPARKS_OWN = re.compile(r"incubator|log4j|log ?level|NativeCodeLoader|pandas|adaptive|\[Stage|^\s*$", re.IGNORECASE)
+# What Spark says whatever one sets, also where another Spark has the port of its page, and pyspark of pandas 3.
+SPARKS_OWN = re.compile(
+    r"incubator|log4j|log ?level|NativeCodeLoader|pandas|adaptive|\[Stage|'SparkUI' could not bind|^\s*$", re.IGNORECASE
+)
 # What its Python workers say when it stops: they lose their pipe, and are killed before, after or while they say so.
 SPARKS_END = re.compile(
     r"""(?:PySpark\ daemon\ failed\ to\ flush\ .*\n)?

@@ -180,17 +180,6 @@ class Channel:
             self._wait_for_batch()
             return self._take(max_rows, max_bytes)
 
-    def has_something(self, timeout: float) -> bool:
-        """Wait for a batch or the end, for at most ``timeout`` seconds; whether ``drain`` would now return at once."""
-        with self._lock:
-            if not self._queue and self._state is ChannelState.OPEN:
-                self._waiting_readers += 1
-                try:
-                    self._wait(self._readable, timeout)
-                finally:
-                    self._waiting_readers -= 1
-            return bool(self._queue) or self._state is not ChannelState.OPEN
-
     async def drain_async(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
         """``drain``, waiting without blocking the event loop."""
         while True:

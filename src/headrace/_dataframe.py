@@ -21,6 +21,7 @@ from headrace._translate import translate
 
 if TYPE_CHECKING:
     from headrace._engine import Engine
+    from headrace._planner import PlannedQuery, Query
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +57,23 @@ class Host:
         if self.closed:
             raise ClosedError("The session is closed.", hint="make a new SessionContext.")
 
-    def execution(self, frame: Any | None) -> Execution:
+    def execution(self, query: PlannedQuery | None) -> Execution:
         """A new run, known to the session until it has ended."""
-        execution = self.engine.execution(frame, self._forget)
+        execution = self.engine.execution(query, self._forget)
         with self._lock:
             self._running[execution] = []
         return execution
 
     def run(
-        self, frame: Any, read_ahead: ReadAhead = _STREAMED, *, partitioned: bool = False
+        self, query: Query, read_ahead: ReadAhead = _STREAMED, *, partitioned: bool = False
     ) -> list[RecordBatchReader]:
         """Start a run and give its readers: one, or one per partition."""
         self.require_open()
-        execution = self.execution(frame)
+        planned = self.engine.plan(query)
+        schema = planned.schema
+        execution = self.execution(planned)
         try:
-            schema = self.engine.schema(frame)
-            streams = self.engine.streams(frame, execution, partitioned=partitioned)
+            streams = self.engine.streams(planned, execution, partitioned=partitioned)
         except BaseException:
             execution.give_back()
             raise
@@ -100,7 +102,7 @@ class Host:
             schema,
             channel,
             execution,
-            lambda error, run: translate(error, run.failure),
+            translate,
             self.engine.free_dropped,
         )
         with self._lock:
@@ -147,9 +149,9 @@ class DataFrame:
     lets go of it early.
     """
 
-    def __init__(self, host: Host, frame: Any) -> None:
+    def __init__(self, host: Host, query: Query) -> None:
         self._host = host
-        self._frame = frame
+        self._query: Query | None = query
         self._consumed = False
         self._lock = threading.RLock()
 
@@ -217,13 +219,13 @@ class DataFrame:
         return self._host.engine.explain(self._checked())
 
     def __repr__(self) -> str:
-        if self._frame is None:
+        if self._query is None:
             return f"<headrace.DataFrame {'executed' if self._consumed else 'closed'}>"
         return f"<headrace.DataFrame ({', '.join(f'{f.name} {f.type}' for f in self.schema())})>"
 
     def _repr_html_(self) -> str:
         """The schema, for notebooks; nothing is executed, since that would use up a push table."""
-        if self._frame is None:
+        if self._query is None:
             return f"<p>{html.escape(repr(self))}</p>"
         rows = "".join(
             f"<tr><td>{html.escape(f.name)}</td><td>{html.escape(str(f.type))}</td>"
@@ -264,13 +266,13 @@ class DataFrame:
 
     def union(self, other: DataFrame) -> DataFrame:
         """A frame with the rows of both, duplicates kept."""
-        return self._transform(lambda frame: frame.union(other._checked()))
+        return self._transform(lambda frame, others: frame.union(others), other)
 
     # -- lifecycle ----------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Let go of the plan; a no-op on a frame that was executed or closed. Never raises."""
-        self._frame = None
+        self._query = None
 
     def __enter__(self) -> Self:
         return self
@@ -286,28 +288,29 @@ class DataFrame:
 
     def _run(self, read_ahead: ReadAhead = _STREAMED, *, partitioned: bool = False) -> list[RecordBatchReader]:
         with self._lock:
-            frame = self._checked()
-            readers = self._host.run(frame, read_ahead, partitioned=partitioned)
-            self._frame, self._consumed = None, True
+            readers = self._host.run(self._checked(), read_ahead, partitioned=partitioned)
+            self._query, self._consumed = None, True
         return readers
 
-    def _checked(self) -> Any:
+    def _checked(self) -> Query:
         if self._consumed:
             raise ConsumedError(
                 "The frame is already consumed: execute_stream() and collect() hand its plan to their reader.",
                 hint="call sql() again for another run.",
             )
         self._host.require_open()
-        if self._frame is None:
+        if self._query is None:
             raise ClosedError("The frame is closed.", hint="call sql() again.")
-        return self._frame
+        return self._query
 
-    def _transform(self, change: Callable[[Any], Any]) -> DataFrame:
+    def _transform(self, change: Callable[..., Any], *others: DataFrame) -> DataFrame:
         from headrace._engine import translating
+        from headrace._planner import Query
 
-        frame = self._checked()
+        queries = [frame._checked() for frame in (self, *others)]
         with translating(planning=True):
-            return DataFrame(self._host, change(frame))
+            changed = change(*(query.frame for query in queries))
+        return DataFrame(self._host, Query(changed, is_flat=any(query.is_flat for query in queries)))
 
     def _head(self, rows: int) -> tuple[pa.Table, bool]:
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:

@@ -16,6 +16,7 @@ import pyarrow as pa
 from headrace import _runtime
 from headrace._channel import Channel, ChannelState
 from headrace._execution import Execution
+from headrace._layout import relabelled
 
 # How long a stopped query may take to end by itself, and then to notice that it is aborted.
 _ABORT_AFTER = 0.5
@@ -83,13 +84,7 @@ class Drain:
         """Pass a batch to the reader, waiting until it is wanted."""
         if batch.num_rows == 0:
             return
-        if not batch.schema.equals(self._schema, check_metadata=True):
-            # The engine's batches may differ from the plan's schema in nullability and metadata.
-            batch = pa.RecordBatch.from_arrays(
-                [column.cast(field.type) for column, field in zip(batch.columns, self._schema, strict=True)],
-                schema=self._schema,
-            )
-        self.channel.write(batch)
+        self.channel.write(relabelled(batch, self._schema))
 
     def ended(self, error: BaseException | None) -> None:
         """One stream is done."""

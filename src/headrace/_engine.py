@@ -21,21 +21,21 @@ import datafusion
 import pyarrow as pa
 from datafusion import RuntimeEnvBuilder, SessionConfig, SQLOptions
 
-from headrace._errors import ConfigurationError, StorageError
+from headrace._errors import ConfigurationError, PlanError, StorageError
 from headrace._execution import Execution, Hint, Table
-from headrace._pushdown import is_row_wise, scan_hints, scanned_tables
+from headrace._flat import flat_context
+from headrace._names import TableName, quoted
+from headrace._plan_facts import bridged_scans, has_nested_lateral, is_correlated, scans
+from headrace._planner import PlannedQuery, Query, can_be_planned, creating_context, live_plan, plan_query
+from headrace._pushdown import scan_hints
 from headrace._runtime import call_when_gone, workers
-from headrace._scan import GATHER_ROWS, ROW, TableDataset
+from headrace._scan import CATALOG, GATHER_ROWS, ROW, SCHEMA, TableDataset
 from headrace._settings import Settings
 from headrace._translate import message_of, translate, unwrapped
 
 # DataFusion's own default.
 _ENGINE_BATCH_ROWS = 8192
-_LIVE = {
-    "datafusion.execution.batch_size": 1,
-    "datafusion.execution.target_partitions": 1,
-    "datafusion.optimizer.enable_round_robin_repartition": False,
-}
+_CREATES = re.compile(r"\bcreate\b", re.IGNORECASE)
 
 
 class Engine:
@@ -47,20 +47,19 @@ class Engine:
         self._context = datafusion.SessionContext(_config(settings), _runtime_environment(settings))
         _configure(self._context, settings)
         # Tables are planned here first, so that the user's context has only the views in it.
-        self._tables = datafusion.SessionContext()
-        self._live = _live_context(settings) if settings.low_latency else None
+        self._tables = datafusion.SessionContext(SessionConfig().with_default_catalog_and_schema(CATALOG, SCHEMA))
         # Not a WeakValueDictionary, whose code would run wherever the engine happens to free a table.
         self._bridges: dict[str, weakref.ref[TableDataset]] = {}
         self._numbers = count(2)
         # The more partitions, the more batches the engine holds between its operators.
         partitions = settings.target_partitions or os.cpu_count() or 1
         self._slice_rows = max(_ENGINE_BATCH_ROWS, min(GATHER_ROWS, 4 * GATHER_ROWS // partitions))
-        self._paths: dict[str, Path] = {}
+        self._paths: dict[TableName, Path] = {}
 
     # -- tables -------------------------------------------------------------------------------------
 
     def add_table(
-        self, name: str, table: Table, *, wants_hints: bool, when_gone: Callable[[], None] | None = None
+        self, name: TableName, table: Table, *, wants_hints: bool, when_gone: Callable[[], None] | None = None
     ) -> None:
         """Register one of our tables.
 
@@ -74,19 +73,19 @@ class Engine:
         with translating(planning=True):
             plan_name = self._plan_name(name)
             dataset = TableDataset(table, plan_name, hinted=table.schema if wants_hints else None)
-            self._tables.register_table(plan_name, dataset)
+            self._tables.register_table(quoted(plan_name), dataset)
             row = datafusion.col(ROW)
             columns = [row[column].alias(column) for column in table.schema.names]
-            view = self._tables.table(plan_name).select(*columns).into_view()
+            view = self._tables.table(TableName((CATALOG, SCHEMA, plan_name)).sql).select(*columns).into_view()
             # From here on only plans hold the table, so it goes when the last of them does.
-            self._tables.deregister_table(plan_name)
-            self._context.register_table(quoted(name), view)
+            self._tables.deregister_table(quoted(plan_name))
+            self._context.register_table(name.sql, view)
             self._bridges[plan_name] = weakref.ref(dataset)
         if when_gone is not None:
             call_when_gone(dataset, when_gone)
 
     def add_native(
-        self, name: str, register: Callable[[datafusion.SessionContext, str], None], path: Path | None = None
+        self, name: TableName, register: Callable[[datafusion.SessionContext, str], None], path: Path | None = None
     ) -> None:
         """Register a table that DataFusion itself, or a library for it, implements.
 
@@ -97,20 +96,28 @@ class Engine:
                 one that has gone for an empty table.
         """
         with translating(planning=True):
-            register(self._context, quoted(name))
-        self._paths.pop(name, None)
+            register(self._context, name.sql)
+        self._paths.pop(self.resolved(name), None)
         if path is not None:
-            self._paths[name] = path
+            self._paths[self.resolved(name)] = path
 
-    def has_table(self, name: str) -> bool:
-        """Whether a query can name this table."""
+    def resolved(self, name: TableName) -> TableName:
+        """The name with the catalog and schema that a shorter one stands for."""
+        return name.resolved(*self._settings.default_place)
+
+    def has_table(self, name: TableName) -> bool:
+        """Whether a query can name this table.
+
+        Raises:
+            PlanError: There is no such schema or catalog.
+        """
         with translating(planning=True):
-            return bool(self._context.table_exist(quoted(name)))
+            return bool(self._context.table_exist(name.sql))
 
-    def remove_table(self, name: str) -> None:
+    def remove_table(self, name: TableName) -> None:
         """Make the name unknown to later queries."""
         with translating(planning=True):
-            self._context.deregister_table(quoted(name))
+            self._context.deregister_table(name.sql)
 
     def remove_all_tables(self) -> None:
         """Make every name unknown.
@@ -123,9 +130,9 @@ class Engine:
                 for name in schema.table_names():
                     schema.deregister_table(name)
 
-    def _plan_name(self, name: str) -> str:
+    def _plan_name(self, name: TableName) -> str:
         # A name used again must not be mistaken for the earlier table, which older frames may still read.
-        plain = re.sub(r"\W", "_", name.lower())
+        plain = re.sub(r"\W", "_", str(name).lower())
         bridged = self._bridged()
         for gone in self._bridges.keys() - bridged.keys():
             del self._bridges[gone]
@@ -140,51 +147,69 @@ class Engine:
 
     # -- queries ------------------------------------------------------------------------------------
 
-    def sql(self, query: str, parameters: Mapping[str, Any], *, read_only: bool, execution: Execution) -> Any:
+    def sql(self, text: str, parameters: Mapping[str, Any], *, read_only: bool, execution: Execution) -> Query:
         """Plan a statement; DDL takes effect now, reading whatever tables it names."""
         options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
         execution.begin()
         with execution.planning(), translating(execution, planning=True):
-            return self._context.sql(query, options if read_only else None, param_values=dict(parameters))
-
-    def table(self, name: str) -> Any:
-        """A frame over one table."""
+            if read_only:
+                query = Query(self._context.sql(text, options, param_values=dict(parameters)))
+            else:
+                context = self._context if _CREATES.search(text) is None else self._creating_context(text, parameters)
+                query = Query(context.sql(text, param_values=dict(parameters)))
         with translating(planning=True):
-            return self._context.table(quoted(name))
+            return self._flattened(text, parameters) if self._misleads_optimiser(query) else query
 
-    def explain(self, frame: Any) -> str:
+    def table(self, name: TableName) -> Query:
+        """All of one table."""
+        with translating(planning=True):
+            return Query(self._context.table(name.sql))
+
+    def plan(self, query: Query) -> PlannedQuery:
+        """Plan a query for execution; claims nothing, executes nothing.
+
+        Raises:
+            PlanError: It cannot be planned.
+            StorageError: A file that it reads is gone.
+        """
+        with translating(planning=True):
+            self._require_paths(query.frame.logical_plan())
+            return plan_query(self._context, query)
+
+    def explain(self, query: Query) -> str:
         """The optimised and the physical plan; claims nothing, executes nothing."""
         with translating(planning=True):
-            logical = frame.optimized_logical_plan().display_indent()
-            physical = frame.execution_plan().display_indent()
+            planned = plan_query(self._context, query)
+            logical = planned.optimised.display_indent()
+            physical = planned.frame.execution_plan().display_indent()
         return f"logical_plan\n{logical.rstrip()}\n\nphysical_plan\n{physical.rstrip()}"
 
-    def schema(self, frame: Any) -> pa.Schema:
-        """The schema of a frame's result."""
+    def schema(self, query: Query) -> pa.Schema:
+        """The schema of a query's result."""
         with translating(planning=True):
-            return frame.schema()
+            return plan_query(self._context, query).schema
 
-    def execution(self, frame: Any | None, on_end: Callable[[Execution], None]) -> Execution:
-        """A new run of a frame."""
-        if frame is not None and self._paths:
-            self._require_paths(frame)
+    def execution(self, query: PlannedQuery | None, on_end: Callable[[Execution], None]) -> Execution:
+        """A new run of a query."""
         hints: Mapping[str, Hint] = {}
         schemas = {name: dataset.hinted for name, dataset in self._bridged().items() if dataset.hinted is not None}
-        if frame is not None and schemas:
+        if query is not None and schemas:
             with translating(planning=True):
-                hints = scan_hints(frame.optimized_logical_plan(), schemas)
+                hints = scan_hints(query.optimised, schemas)
         limited = self._settings.memory_limit is not None
         rows = self._settings.batch_size or (_ENGINE_BATCH_ROWS if limited else self._slice_rows)
         return Execution(hints, max_rows=rows, exact_sizes=limited, on_end=on_end)
 
-    def streams(self, frame: Any, execution: Execution, *, partitioned: bool) -> list[Any]:
+    def streams(self, query: PlannedQuery, execution: Execution, *, partitioned: bool) -> list[Any]:
         """Start a run: the streams of its partitions, or one that merges them."""
+        frame = query.frame
         with translating(execution, planning=True):
             if type(frame.logical_plan().to_variant()).__name__ == "Explain":
                 return [frame.execute_stream().rbs]
             with execution.planning():
-                if self._live is not None and self._is_live(frame):
-                    return self._live_streams(frame)
+                if self._settings.low_latency and query.is_row_wise:
+                    plan = live_plan(query)
+                    return [self._context.execute(plan, partition).rbs for partition in range(plan.partition_count)]
                 # Without the wrappers around them, which put a Python frame between the drain and the engine.
                 streams = frame.execute_stream_partitioned() if partitioned else [frame.execute_stream()]
                 return [stream.rbs for stream in streams]
@@ -197,37 +222,49 @@ class Engine:
         """
         SQLOptions()
 
-    def _require_paths(self, frame: Any) -> None:
-        with translating(planning=True):
-            scanned = scanned_tables(frame.logical_plan())
+    def _creating_context(self, query: str, parameters: Mapping[str, Any]) -> datafusion.SessionContext:
+        """The context for a statement that may create a table from rows, which it reads at once."""
+        try:
+            plan = self._context.sql(f"EXPLAIN {query}", param_values=dict(parameters)).logical_plan()
+        except Exception:  # noqa: BLE001 - the statement itself says what is wrong with it
+            return self._context
+        self._require_paths(plan)
+        _require_no_nested_lateral(plan)
+        return creating_context(self._context, plan)
+
+    def _misleads_optimiser(self, query: Query) -> bool:
+        """Whether the optimiser would drop conditions of a query, or fail, because bridged tables are views."""
+        plan = query.frame.logical_plan()
+        if not is_correlated(plan) or not bridged_scans(plan):
+            return False
+        return has_nested_lateral(plan) or not can_be_planned(self._context, query)
+
+    def _flattened(self, text: str, parameters: Mapping[str, Any]) -> Query:
+        flat = flat_context(self._context, self._bridged())
+        query = Query(flat.sql(text, param_values=dict(parameters)), is_flat=True)
+        _require_no_nested_lateral(query.frame.logical_plan())
+        return query
+
+    def _require_paths(self, plan: Any) -> None:
         for name, path in self._paths.items():
-            if name not in scanned:
+            if not scans(plan, name):
                 continue
             try:
                 path.stat()
             except OSError as error:
                 raise StorageError(
-                    f"Table {name!r}: {str(path)!r} cannot be read any more: {error.strerror}.",
+                    f"Table {name.parts[-1]!r}: {str(path)!r} cannot be read any more: {error.strerror}.",
                     hint="restore it, or deregister the table.",
                 ) from error
 
-    def _is_live(self, frame: Any) -> bool:
-        plan = frame.optimized_logical_plan()
-        bridged = self._bridged()
-        return is_row_wise(plan) and any(name in bridged for name in scanned_tables(plan))
 
-    def _live_streams(self, frame: Any) -> list[Any]:
-        # Operators that gather rows fix how many when the plan is made, sources when it is run: planned
-        # in a context that gathers nothing and run in the session's, a row passes as soon as it comes.
-        assert self._live is not None
-        plan = self._live.create_dataframe_from_logical_plan(frame.logical_plan()).execution_plan()
-        return [self._context.execute(plan, partition).rbs for partition in range(plan.partition_count)]
-
-
-def quoted(name: str) -> str:
-    """A table's name as the engine takes it to the letter."""
-    escaped = name.replace('"', '""')
-    return f'"{escaped}"'
+def _require_no_nested_lateral(plan: Any) -> None:
+    if has_nested_lateral(plan) and bridged_scans(plan):
+        raise PlanError(
+            "The engine would answer a LATERAL subquery with another subquery inside wrongly, in a statement that "
+            "creates a table or view from Python tables and in a view over them.",
+            hint="run the SELECT by itself, with the names of the tables in it.",
+        )
 
 
 @contextmanager
@@ -236,7 +273,7 @@ def translating(execution: Execution | None = None, *, planning: bool = False) -
     try:
         yield
     except BaseException as error:  # noqa: BLE001 - panics of the engine are no Exceptions
-        ours = translate(error, execution.failure if execution is not None else None, planning=planning)
+        ours = translate(error, execution, planning=planning)
         raise ours from (ours.__cause__ if ours is not error else error.__cause__)
 
 
@@ -247,15 +284,6 @@ def _config(settings: Settings) -> SessionConfig:
     if settings.batch_size is not None:
         config = config.with_batch_size(settings.batch_size)
     return config
-
-
-def _live_context(settings: Settings) -> datafusion.SessionContext:
-    context = datafusion.SessionContext()
-    _configure(context, settings)
-    # After the user's: these are what makes it live.
-    for key, value in _LIVE.items():
-        context.sql(f"SET {key} = {value}")
-    return context
 
 
 def _configure(context: datafusion.SessionContext, settings: Settings) -> None:

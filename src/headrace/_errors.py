@@ -17,7 +17,7 @@ HeadraceError
 │   ├── CommitUnknownError                   ... or were: the answer was lost: restart, which finds out
 │   ├── FencedError                          ... another run of the query took over: leave it to that one
 │   ├── CheckpointResetError                 ... the checkpoint is a new one: choose a new id, or accept it
-│   ├── TableReplacedError                   ... the table was overwritten, restored or recreated: decide, then restart
+│   ├── TableReplacedError                   ... the table was replaced since: put it back, or accept that
 │   └── HistoryGapError                      ... history that matters was removed: decide, then restart
 ├── ReadingError                             a table's history cannot be read on from here
 │   ├── ChangeCommitError                    ... rows that were read are changed: skip the change, or start anew
@@ -173,7 +173,7 @@ class CheckpointResetError(LandingError):
 
 
 class TableReplacedError(LandingError):
-    """Under the running query, the table was overwritten, restored to an old version, or dropped and recreated."""
+    """The table was overwritten, restored, or dropped and recreated, and may not have what the query landed in it."""
 
 
 class HistoryGapError(LandingError):

@@ -27,7 +27,7 @@ class Table(Protocol):
     runs_here: bool
     """Whether the table's code is called by the query, so that an interrupt in it is the query's own."""
 
-    def claim(self) -> None: ...
+    def claim(self, *, again: bool) -> None: ...
     def unclaim(self) -> None: ...
     def leave(self, reason: str) -> None: ...
     def open(self, request: ScanRequest) -> Channel: ...
@@ -83,6 +83,7 @@ class Execution:
         self.max_rows = max_rows
         self.exact_sizes = exact_sizes
         self.failure: ScanFailure | None = None
+        self.scanned: dict[str, tuple[str, ...]] = {}
         self._on_end = on_end
         self._lock = threading.RLock()
         self._claims: list[Table] = []
@@ -111,18 +112,20 @@ class Execution:
             table: The table to scan.
             holder: Kept for as long as the run lasts, since the table goes when nobody holds it.
         """
-        try:
+        with self._recording(table):
             workers.acquire(table.partitions)
             try:
-                table.claim()
+                table.claim(again=table in self._claims)
             except BaseException:
                 workers.release(table.partitions)
                 raise
-        except BaseException as error:
-            self.record(table, error, as_itself=True)
-            raise
         self._claims.append(table)
         self._kept.append(holder)
+
+    def claim_again(self, table: Table) -> None:
+        """Claim another reading within a scan that is claimed; what it raises also becomes the run's failure."""
+        with self._recording(table):
+            table.claim(again=True)
 
     def begin(self) -> None:
         """Let the scans start: somebody wants the result."""
@@ -139,6 +142,7 @@ class Execution:
             if self._stopped is not None:
                 raise EngineError(f"The scan of table {table.name!r} began after its query ended: {self._stopped}.")
             channel = table.open(request)
+            self.scanned[table.name] = request.columns
             self._channels.append(channel)
         return channel
 
@@ -153,6 +157,14 @@ class Execution:
         with self._lock:
             if self.failure is None:
                 self.failure = ScanFailure(table.name, error, as_itself)
+
+    @contextlib.contextmanager
+    def _recording(self, table: Table) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            self.record(table, error, as_itself=True)
+            raise
 
     def scan_opened(self, scan: Scan) -> None:
         """The engine has a scan of this run in its hands; ``scan_released`` must follow."""

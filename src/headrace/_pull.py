@@ -41,7 +41,7 @@ class PullTable:
         count = getattr(provider, "partition_count", None)
         self.partitions = 1 if count is None else require_count(count(), f"partition_count() of table {name!r}")
 
-    def claim(self) -> None:
+    def claim(self, *, again: bool) -> None:
         """Nothing: a provider is scanned any number of times."""
 
     def unclaim(self) -> None:

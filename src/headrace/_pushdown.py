@@ -7,7 +7,6 @@ engine's exact meaning is simply not said, and a provider that ignores the rest 
 from __future__ import annotations
 
 import operator
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -18,10 +17,9 @@ import pyarrow.dataset
 from datafusion import Expr
 
 from headrace._execution import Hint
+from headrace._plan_facts import bridged_scans, node_name
+from headrace._scan import CATALOG, ROW, SCHEMA
 
-_ROW_WISE = frozenset(
-    {"Projection", "Filter", "SubqueryAlias", "TableScan", "Limit", "Union", "EmptyRelation", "Unnest"}
-)
 _COMPARISONS = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -33,14 +31,20 @@ _COMPARISONS = {
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
-_SCAN = re.compile(r"^ *TableScan: (\S+)", re.MULTILINE)
-
-
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """A scan of one of our tables: the columns taken out of its struct, and what stands right above."""
+    """A scan of one of our tables, and what stands right above it.
+
+    Attributes:
+        table: The table's plan name.
+        read: The columns that are read, whole or in part.
+        columns: Those that are read whole, by the names the plan has for them.
+        predicate: The filter above, if there is one.
+        limit: How many rows are enough, if that is known.
+    """
 
     table: str
+    read: frozenset[str]
     columns: Mapping[str, str]
     predicate: Any | None
     limit: int | None
@@ -59,7 +63,7 @@ def scan_hints(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Hint]:
     understood: dict[str, list[_Scan]] = {}
     for scan in _scans(plan, None):
         understood.setdefault(scan.table, []).append(scan)
-    scanned = scanned_tables(plan)
+    scanned = bridged_scans(plan)
     return {
         table: _hint(scans, schemas[table])
         for table, scans in understood.items()
@@ -68,7 +72,7 @@ def scan_hints(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Hint]:
 
 
 def _hint(scans: list[_Scan], schema: pa.Schema) -> Hint:
-    read = {column for scan in scans for column in scan.columns.values()}
+    read = frozenset[str]().union(*(scan.read for scan in scans))
     columns = tuple(name for name in schema.names if name in read)
     each = [Hint(columns, _filter(scan, schema), scan.limit) for scan in scans]
     return each[0] if all(_alike(each[0], hint) for hint in each) else Hint(columns)
@@ -85,57 +89,75 @@ def _filter(scan: _Scan, schema: pa.Schema) -> Any | None:
     return None if scan.predicate is None else _Predicate(scan.columns, schema).convert_all(Expr(scan.predicate))
 
 
-def scanned_tables(plan: Any) -> list[str]:
-    """The names of all tables a logical plan scans, those in subqueries included, once per scan."""
-    return _SCAN.findall(plan.display_indent())
-
-
-def is_row_wise(plan: Any) -> bool:
-    """Whether every row of the result comes from one row of a scan, independently of all others."""
-    return "Subquery:" not in plan.display_indent() and _is_row_wise(plan)
-
-
-def _is_row_wise(plan: Any) -> bool:
-    return _node_name(plan) in _ROW_WISE and all(_is_row_wise(child) for child in plan.inputs())
-
-
-def _node_name(plan: Any) -> str:
-    try:
-        return type(plan.to_variant()).__name__
-    except Exception:  # noqa: BLE001 - datafusion raises a bare Exception for nodes it does not wrap
-        return "unknown"
-
-
 def _scans(plan: Any, predicate: Any | None) -> Iterator[_Scan]:
     """The scans below a node that stands under a filter with this predicate, or under none."""
-    name = _node_name(plan)
+    name = node_name(plan)
     inputs = plan.inputs()
     if name == "TableScan":
         # Nothing is taken out of the struct: only the number of rows counts.
         scan = plan.to_variant()
-        if not scan.projection():
-            yield _Scan(scan.table_name(), {}, None, scan.fetch())
+        table = _bridged_name(scan)
+        if table is not None and not scan.projection():
+            yield _Scan(table, frozenset(), {}, None, scan.fetch())
         return
-    if name == "Projection" and len(inputs) == 1 and _node_name(inputs[0]) == "TableScan":
-        columns = _taken_apart(plan.to_variant().projections())
-        if columns is not None:
-            scan = inputs[0].to_variant()
-            yield _Scan(scan.table_name(), columns, predicate, scan.fetch())
+    scan = _scan_below(inputs[0]) if name == "Projection" else None
+    if scan is not None:
+        # A filter above a limit or an offset must not choose which rows that counts.
+        predicate = predicate if node_name(inputs[0]) == "TableScan" and scan.fetch() is None else None
+        table = _bridged_name(scan)
+        paths = _field_paths(plan.to_variant().projections())
+        if table is not None and paths is not None:
+            read = frozenset(path[0] for _, path in paths)
+            yield _Scan(table, read, _whole_columns(paths), predicate, scan.fetch())
         return
     for child in inputs:
         yield from _scans(child, plan.to_variant().predicate() if name == "Filter" else None)
 
 
-def _taken_apart(projections: list[Any]) -> dict[str, str] | None:
-    """The struct's fields by the names a projection gives them; None if it does anything else."""
-    columns = {}
+def _scan_below(plan: Any) -> Any | None:
+    """The scan that a node is, or limits; its own limit says what the others come to."""
+    while node_name(plan) == "Limit":
+        (plan,) = plan.inputs()
+    return plan.to_variant() if node_name(plan) == "TableScan" else None
+
+
+def _bridged_name(scan: Any) -> str | None:
+    """The plan name of the table a scan reads, if it is a bridged one."""
+    *place, name = scan.fqn()
+    return str(name) if place == [CATALOG, SCHEMA] else None
+
+
+def _field_paths(projections: list[Any]) -> list[tuple[str, tuple[str, ...]]] | None:
+    """The fields a projection takes out of the struct, by the names it gives them; None if it does anything else."""
+    paths = []
     for expr in map(Expr, projections):
-        source = expr.rex_call_operands()[0] if expr.variant_name() == "Alias" else expr
-        if source.variant_name() != "ScalarFunction" or source.rex_call_operator() != "get_field":
+        is_alias = expr.variant_name() == "Alias"
+        path = _field_path(expr.rex_call_operands()[0] if is_alias else expr)
+        if not path:
             return None
-        field = source.rex_call_operands()[1].python_value()
-        columns[expr.to_variant().alias() if expr.variant_name() == "Alias" else expr.schema_name()] = field.as_py()
-    return columns
+        paths.append((expr.to_variant().alias() if is_alias else expr.schema_name(), path))
+    return paths
+
+
+def _field_path(expr: Expr) -> tuple[str, ...] | None:
+    """The names on the way from the struct to a field of it; None if the expression is anything else."""
+    if expr.variant_name() == "Column":
+        return () if expr.to_variant().name() == ROW else None
+    if expr.variant_name() != "ScalarFunction" or expr.rex_call_operator() != "get_field":
+        return None
+    source, *fields = expr.rex_call_operands()
+    path = _field_path(source)
+    names = [field.python_value() if field.variant_name() == "Literal" else None for field in fields]
+    texts = [name.as_py() for name in names if isinstance(name, pa.Scalar)]
+    if path is None or len(texts) < len(fields) or not all(isinstance(text, str) for text in texts):
+        return None
+    return path + tuple(texts)
+
+
+def _whole_columns(paths: list[tuple[str, tuple[str, ...]]]) -> dict[str, str]:
+    """The columns taken out whole, by name; a name that means two things is left out."""
+    names = [name for name, _ in paths]
+    return {name: path[0] for name, path in paths if len(path) == 1 and names.count(name) == 1}
 
 
 class _Predicate:

@@ -18,6 +18,7 @@ from headrace._arrow import batch_size_in_bytes, filler
 from headrace._channel import Channel
 from headrace._errors import EngineError
 from headrace._execution import Execution, Hint, Table, current_execution
+from headrace._layout import has_fragile_columns, importable
 from headrace._provider import ScanRequest
 
 # Small batches that wait together are gathered before the engine sees them; a lone one is never held back.
@@ -28,15 +29,11 @@ SMALL_BYTES = 256 * 1024
 # So much is taken from the channel at a time, to be gathered in several goes: taking wakes the writers.
 DRAIN_ROWS = 4 * GATHER_ROWS
 DRAIN_BYTES = 4 * GATHER_BYTES
-# A scan that has waited this long hands over this many empty batches, once, before it waits on.
-IDLE_SECONDS = 0.01
-YIELDING_BATCHES = 160
 # Large batches are handed over in slices: the engine holds so many batches, whatever their size.
 SLICE_BYTES = 1024 * 1024
-
-
-# The one column of the dataset.
+# The one column of the dataset, and the schema that only such datasets are planned in.
 ROW = "row"
+CATALOG, SCHEMA = "headrace", "tables"
 
 
 class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
@@ -49,13 +46,18 @@ class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
     """
 
     # A slot, not a property: the engine panics if Ctrl-C arrives in Python code that it asks for the schema.
-    __slots__ = ("_plan_name", "_table", "hinted", "schema")
+    __slots__ = ("_is_flat", "_plan_name", "_table", "hinted", "schema")
 
-    def __init__(self, table: Table, plan_name: str, *, hinted: pa.Schema | None) -> None:
+    def __init__(self, table: Table, plan_name: str, *, hinted: pa.Schema | None, is_flat: bool = False) -> None:
         self._table = table
         self._plan_name = plan_name
-        self.schema = _row_schema(table.schema)
+        self._is_flat = is_flat
+        self.schema = table.schema if is_flat else _row_schema(table.schema)
         self.hinted = hinted
+
+    def flat(self) -> TableDataset:
+        """The same table with its own columns; it must be planned where no filter is pushed into scans."""
+        return TableDataset(self._table, self._plan_name, hinted=None, is_flat=True)
 
     def scanner(self, columns: Sequence[str] | None = None, filter: object = None) -> _Scanner:
         """Called at planning, to learn the projected schema."""
@@ -66,17 +68,22 @@ class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
         execution = current_execution()
         if execution is not None:
             execution.claim(self._table, holder=self)
-        return [_Fragment(self._table, execution, self._plan_name, i) for i in range(self._table.partitions)]
+        partitions = range(self._table.partitions)
+        return [_Fragment(self._table, execution, self._plan_name, i, is_flat=self._is_flat) for i in partitions]
 
 
 class _Fragment:
     """One partition in one physical scan."""
 
-    def __init__(self, table: Table, execution: Execution | None, plan_name: str, partition: int) -> None:
+    def __init__(
+        self, table: Table, execution: Execution | None, plan_name: str, partition: int, *, is_flat: bool
+    ) -> None:
         self._table = table
         self._execution = execution
         self._plan_name = plan_name
         self._partition = partition
+        self._is_flat = is_flat
+        self._scanned = False
 
     def scanner(
         self,
@@ -88,9 +95,15 @@ class _Fragment:
         """Called at execution, on a worker thread."""
         if self._execution is None:
             raise EngineError(f"Table {self._table.name!r} was planned for no execution and cannot be scanned.")
+        if self._scanned:
+            # A recursive query runs the same plan again and again.
+            self._execution.claim_again(self._table)
+        self._scanned = True
         names = tuple(self._table.schema.names)
-        hint = self._execution.hints.get(self._plan_name, Hint())
         projected = _projected(schema, columns)
+        hint = self._execution.hints.get(self._plan_name, Hint())
+        if self._is_flat:
+            hint = Hint(tuple(projected.names))
         request = ScanRequest(
             # Where only the number of rows counts, one column carries it.
             columns=(hint.columns or names) if len(projected) else names[:1],
@@ -100,7 +113,8 @@ class _Fragment:
             partitions=self._table.partitions,
         )
         wanted = filter is None or _holds(filter, self._table.name)
-        return _Scanner(projected, _HeldBatches(self._table, self._execution, request, projected, wanted=wanted))
+        batches = _HeldBatches(self._table, self._execution, request, projected, wanted=wanted, is_flat=self._is_flat)
+        return _Scanner(projected, batches)
 
 
 class _Scanner:
@@ -118,9 +132,17 @@ class _Batches:
     """The batches of one partition, gathered, sliced and wrapped; released when the engine lets go of it."""
 
     def __init__(
-        self, table: Table, execution: Execution, request: ScanRequest, projected: pa.Schema, *, wanted: bool
+        self,
+        table: Table,
+        execution: Execution,
+        request: ScanRequest,
+        projected: pa.Schema,
+        *,
+        wanted: bool,
+        is_flat: bool,
     ) -> None:
         self._table = table
+        self._is_flat = is_flat
         self._execution = execution
         self._wanted = wanted
         self._request = request
@@ -129,8 +151,7 @@ class _Batches:
         self._channel: Channel | None = None
         self._drained: deque[pa.RecordBatch] = deque()
         self._row_bytes = 1.0
-        self._nothing = pa.RecordBatch.from_arrays([filler(field, 0) for field in projected], schema=projected)
-        self._empties = 0
+        self._is_fragile = has_fragile_columns(table.schema)
         self._ready: deque[pa.RecordBatch] = deque()
         self._lock = threading.RLock()
         self._in_engine_call = False
@@ -177,40 +198,29 @@ class _Batches:
             self._release()
 
     def _fill(self) -> None:
+        """Make the next batches ready, waiting for them; none are at the end of the stream."""
         if self._channel is None:
             self._channel = self._execution.open(self._table, self._request)
-        if not self._drained and self._lets_others_run():
-            self._ready.append(self._nothing)
-            return
-        if not self._drained:
-            self._drained.extend(self._channel.drain(DRAIN_ROWS, DRAIN_BYTES))
-            self._row_bytes = _row_bytes(self._drained)
-            self._empties = 0
-        for batch in _gather(self._drained, self._row_bytes):
-            max_rows = max(1, min(self._execution.max_rows, int(SLICE_BYTES / self._row_bytes)))
-            parts = _slices(batch, max_rows, copy=self._execution.exact_sizes)
-            self._ready.extend(map(self._wrap, parts))
-
-    def _lets_others_run(self) -> bool:
-        """Whether to hand the engine an empty batch instead of waiting for one.
-
-        A task that this scan's has just woken may be queued on the same worker, where no other takes it; it would
-        wait for as long as the scan does. After so many batches the engine lets its other tasks run.
-        """
-        assert self._channel is not None
-        if self._empties >= YIELDING_BATCHES:
-            return False
-        patience = IDLE_SECONDS if self._empties == 0 else 0.0
-        if self._channel.has_something(patience):
-            return False
-        self._empties += 1
-        return True
+        while not self._ready:
+            if not self._drained:
+                self._drained.extend(self._channel.drain(DRAIN_ROWS, DRAIN_BYTES))
+                if not self._drained:
+                    return
+                self._row_bytes = _row_bytes(self._drained)
+            for batch in _gather(self._drained, self._row_bytes):
+                max_rows = max(1, min(self._execution.max_rows, int(SLICE_BYTES / self._row_bytes)))
+                parts = _slices(batch, max_rows, copy=self._execution.exact_sizes)
+                self._ready.extend(map(self._wrap, parts))
 
     def _wrap(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not len(self._projected):
             return batch.select([])
+        if self._is_flat:
+            return importable(batch.select(self._projected.names).replace_schema_metadata(self._projected.metadata))
         if batch.num_columns < len(self._table.schema):
             batch = self._complete(batch)
+        if self._is_fragile:
+            batch = importable(batch)
         return pa.RecordBatch.from_arrays([batch.to_struct_array()], schema=self._projected)
 
     def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -293,7 +303,8 @@ def _gather(batches: deque[pa.RecordBatch], row_bytes: float) -> Iterable[pa.Rec
 
 def _slices(batch: pa.RecordBatch, max_rows: int, *, copy: bool) -> Iterable[pa.RecordBatch]:
     if batch.num_rows <= max_rows:
-        return (batch,)
+        # A batch without rows says nothing, and some of the engine's functions fail on it.
+        return (batch,) if batch.num_rows else ()
     parts = (batch.slice(start, max_rows) for start in range(0, batch.num_rows, max_rows))
     return (pa.concat_batches([part, part.slice(0, 0)]) for part in parts) if copy else parts
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,12 +15,11 @@ from headrace._arrow import require_schema
 from headrace._channel import Channel
 from headrace._dataframe import DataFrame, Host
 from headrace._errors import InvalidArgumentError, PlanError, TableExistsError
+from headrace._names import TableName, parse_table_name, quoted
 from headrace._provider import TableProvider
 from headrace._pull import PullTable
 from headrace._settings import parse_settings
 from headrace._sink import PushTable, TableSink
-
-_PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class SessionContext:
@@ -71,7 +69,7 @@ class SessionContext:
         self._engine = Engine(settings)
         self._host = Host(self._engine)
         self._lock = threading.RLock()
-        self._push_tables: dict[str, PushTable] = {}
+        self._push_tables: dict[TableName, PushTable] = {}
         _runtime.shut_down_at_exit(self)
 
     # -- tables -------------------------------------------------------------------------------------
@@ -80,7 +78,8 @@ class SessionContext:
         """Register a table implemented in Python.
 
         Args:
-            name: What queries call it.
+            name: What queries call it, read as SQL: ``T1`` is ``t1``, ``"T1"`` keeps its case, ``sales.orders`` is in
+                schema ``sales``; text that is no SQL name, such as ``my table``, is one name to the letter.
             provider: A ``TableProvider``, or any object with its ``schema()`` and ``scan()``.
 
         Raises:
@@ -89,7 +88,8 @@ class SessionContext:
             ClosedError: The session is closed.
             Exception: Whatever ``schema()`` raises; the table then does not exist.
         """
-        name = self._require_name(name)
+        table = self._require_name(name)
+        name = str(table)
         if isinstance(provider, type):
             raise InvalidArgumentError(
                 f"Table {name!r}: {provider.__qualname__} is a class, and a provider is an object of one.",
@@ -102,10 +102,10 @@ class SessionContext:
                 hint="subclass TableProvider or use SimpleTableProvider; for data in memory, register_arrow.",
             )
         with self._lock:
-            self._require_free(name)
+            self._require_free(table)
             schema = require_schema(provider.schema(), f"What schema() of table {name!r} returned")
             wants_hints = getattr(type(provider), "scan_with", TableProvider.scan_with) is not TableProvider.scan_with
-            self._engine.add_table(name, PullTable(name, schema, provider), wants_hints=wants_hints)
+            self._engine.add_table(table, PullTable(name, schema, provider), wants_hints=wants_hints)
 
     def register_streaming_table(
         self, name: str, schema: pa.Schema, capacity: int = 64, *, max_bytes: int | None = None
@@ -131,14 +131,15 @@ class SessionContext:
             TableExistsError: The name is taken.
             ClosedError: The session is closed.
         """
-        name = self._require_name(name)
+        table_name = self._require_name(name)
+        name = str(table_name)
         schema = require_schema(schema, f"The schema of streaming table {name!r}")
         channel = Channel(f"streaming table {name!r}", capacity, max_bytes)
         with self._lock:
-            self._require_free(name)
+            self._require_free(table_name)
             table = PushTable(name, schema, channel)
-            self._engine.add_table(name, table, wants_hints=False, when_gone=table.drop)
-            self._push_tables[name] = table
+            self._engine.add_table(table_name, table, wants_hints=False, when_gone=table.drop)
+            self._push_tables[self._engine.resolved(table_name)] = table
         return TableSink(name, schema, channel)
 
     def register_lance(
@@ -163,11 +164,11 @@ class SessionContext:
         """
         from headrace._sources import lance_table, require_location
 
-        name = self._require_name(name)
-        require_location(name, uri)
+        table = self._require_name(name)
+        require_location(str(table), uri)
         with self._lock:
-            self._require_free(name)
-            self._engine.add_native(name, lance_table(name, str(uri), storage_options, version))
+            self._require_free(table)
+            self._engine.add_native(table, lance_table(str(table), str(uri), storage_options, version))
 
     def register_history(self, name: str, uri: str | Path, *, storage_options: Mapping[str, str] | None = None) -> None:
         """Register the history of a Lance table: what each version did, by which query, epoch and run.
@@ -184,8 +185,8 @@ class SessionContext:
         from headrace._history import TableHistory
         from headrace._sources import require_storage_options
 
-        name = self._require_name(name)
-        self.register_table(name, TableHistory(str(uri), require_storage_options(name, storage_options)))
+        options = require_storage_options(str(self._require_name(name)), storage_options)
+        self.register_table(name, TableHistory(str(uri), options))
 
     def register_parquet(
         self, name: str, path: str | Path, *, schema: pa.Schema | None = None, file_extension: str | None = None
@@ -250,21 +251,22 @@ class SessionContext:
         if isinstance(data, (str, Path)):
             self._register_file(name, data, "register_arrow", {})
         elif isinstance(data, (pa.Table, pa.RecordBatch)):
-            name = self._require_name(name)
-            require_schema(data.schema, f"The schema of table {name!r}")
+            table = self._require_name(name)
+            require_schema(data.schema, f"The schema of table {str(table)!r}")
             with self._lock:
-                self._require_free(name)
-                self._engine.add_native(name, _sources.memory_table(data))
+                self._require_free(table)
+                self._engine.add_native(table, _sources.memory_table(data))
         elif _is_dataset(data):
             self.register_table(name, _sources.ArrowDataset(data))
         else:
-            name = self._require_name(name)
-            self.register_table(name, _sources.ArrowData(name, data))
+            self.register_table(name, _sources.ArrowData(str(self._require_name(name)), data))
 
     def table_exists(self, name: str) -> bool:
         """Whether a table of this name is registered."""
-        name = self._require_name(name)
-        return self._engine.has_table(name)
+        try:
+            return self._engine.has_table(self._require_name(name))
+        except PlanError:  # There is no such schema.
+            return False
 
     def deregister_table(self, name: str) -> None:
         """Make a name unknown to later queries; queries that run finish.
@@ -275,14 +277,14 @@ class SessionContext:
         Raises:
             PlanError: There is no such table.
         """
-        name = self._require_name(name)
+        table_name = self._require_name(name)
         with self._lock:
-            if not self._engine.has_table(name):
-                raise PlanError(f"There is no table {name!r} to deregister.")
-            table = self._push_tables.pop(name, None)
+            if not self.table_exists(name):
+                raise PlanError(f"There is no table {str(table_name)!r} to deregister.")
+            table = self._push_tables.pop(self._engine.resolved(table_name), None)
             if table is not None:
                 table.abandon("the table was deregistered")
-            self._engine.remove_table(name)
+            self._engine.remove_table(table_name)
 
     # -- queries ------------------------------------------------------------------------------------
 
@@ -307,14 +309,14 @@ class SessionContext:
         bound = _bind(parameters)
         execution = self._host.execution(None)
         try:
-            frame = self._engine.sql(query, bound, read_only=read_only, execution=execution)
+            planned = self._engine.sql(query, bound, read_only=read_only, execution=execution)
         except PlanError:
             # A session that was closed just now has no tables any more.
             self._host.require_open()
             raise
         finally:
             execution.give_back()
-        return DataFrame(self._host, frame)
+        return DataFrame(self._host, planned)
 
     def table(self, name: str) -> DataFrame:
         """A frame over all of one table.
@@ -322,8 +324,7 @@ class SessionContext:
         Raises:
             PlanError: There is no such table.
         """
-        name = self._require_name(name)
-        return DataFrame(self._host, self._engine.table(name))
+        return DataFrame(self._host, self._engine.table(self._require_name(name)))
 
     # -- lifecycle ----------------------------------------------------------------------------------
 
@@ -356,23 +357,30 @@ class SessionContext:
     def _register_file(self, name: str, path: str | Path, method: str, options: Mapping[str, Any]) -> None:
         from headrace._sources import file_table, require_location
 
-        name = self._require_name(name)
-        local = require_location(name, path)
+        table = self._require_name(name)
+        local = require_location(str(table), path)
         with self._lock:
-            self._require_free(name)
-            self._engine.add_native(name, file_table(name, path, method, options), local)
+            self._require_free(table)
+            self._engine.add_native(table, file_table(str(table), path, method, options), local)
 
-    def _require_name(self, name: object) -> str:
+    def _require_name(self, name: object) -> TableName:
         self._host.require_open()
-        if not isinstance(name, str) or not name.strip():
-            raise InvalidArgumentError(f"A table's name must be text that is not empty, not {name!r}.")
-        # As in SQL: a plain name means the same in any case, anything else is taken to the letter.
-        return name.lower() if _PLAIN_NAME.fullmatch(name) else name
+        return parse_table_name(name)
 
-    def _require_free(self, name: str) -> None:
-        if self._engine.has_table(name):
+    def _require_free(self, name: TableName) -> None:
+        try:
+            taken = self._engine.has_table(name)
+        except PlanError as error:
+            place = ".".join(name.parts[:-1])
+            literal = quoted(".".join(name.parts))
+            raise InvalidArgumentError(
+                f"Table {str(name)!r}: there is no schema {place!r}.",
+                hint=f"create it with CREATE SCHEMA {place}, or name the table {literal!r}, with the quotes, if its "
+                "name has a dot in it.",
+            ) from error
+        if taken:
             raise TableExistsError(
-                f"There is a table {name!r} already.", hint="deregister it first, or choose another name."
+                f"There is a table {str(name)!r} already.", hint="deregister it first, or choose another name."
             )
 
 

@@ -28,6 +28,12 @@ class Settings:
     low_latency: bool = False
     config: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def default_place(self) -> tuple[str, str]:
+        """The catalog and the schema of tables whose names say neither."""
+        catalog = self.config.get("datafusion.catalog.default_catalog", "datafusion")
+        return catalog, self.config.get("datafusion.catalog.default_schema", "public")
+
 
 def parse_settings(
     *,

@@ -33,19 +33,23 @@ class PushTable:
         self._lock = threading.RLock()
         self._claimed = False
 
-    def claim(self) -> None:
+    def claim(self, *, again: bool) -> None:
         """Take the one scan there is.
+
+        Args:
+            again: Whether the query that asks is the one that took it.
 
         Raises:
             ConsumedError: It was taken.
         """
         with self._lock:
             if self._claimed:
+                reason = "is scanned twice in this query" if again else "is already consumed"
                 raise ConsumedError(
-                    f"Streaming table {self.name!r} can be scanned once and is already consumed: its "
-                    "batches are handed on as they come and kept nowhere.",
-                    hint="read it in one place of one query (no self-join, no UNION ALL with itself); for rows "
-                    "that are read again, use register_table or register_arrow.",
+                    f"Streaming table {self.name!r} can be scanned once and {reason}: its batches are handed on as "
+                    "they come and kept nowhere.",
+                    hint="read it in one place of one query (no self-join, no UNION ALL with itself, no recursion); "
+                    "for rows that are read again, use register_table or register_arrow.",
                 )
             self._claimed = True
 

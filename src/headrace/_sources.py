@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from headrace._errors import InvalidArgumentError, MissingExtraError, StorageError
+from headrace._layout import importable
 from headrace._provider import ScanRequest, TableProvider
 from headrace._translate import translate
 
@@ -102,6 +103,8 @@ def require_location(name: str, location: object) -> Path | None:
 def memory_table(data: pa.Table | pa.RecordBatch) -> Register:
     """Batches in memory, as a table of DataFusion's own."""
     batches = data.to_batches() if isinstance(data, pa.Table) else [data]
+    # Some of the engine's functions fail on a batch without rows.
+    batches = [importable(batch) for batch in batches if batch.num_rows]
     batches = batches or [pa.RecordBatch.from_pylist([], schema=data.schema)]
     return lambda context, quoted: context.register_record_batches(quoted, [batches])
 

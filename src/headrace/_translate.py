@@ -17,7 +17,7 @@ from headrace._errors import (
     StorageError,
     TableError,
 )
-from headrace._execution import ScanFailure
+from headrace._execution import Execution, ScanFailure
 
 _KINDS: tuple[tuple[str, type[HeadraceError], str | None], ...] = (
     ("Resources exhausted", ResourcesExhaustedError, "raise memory_limit, allow spill, or read less at once."),
@@ -41,24 +41,25 @@ _WRAPPER = re.compile(
     r"|[a-z_]+\s+caused by\s+)"
 )
 _ARROW = "Arrow error: "
+_PANIC_HINT = "this is a defect of DataFusion, or of how it is handed tables; report it with the query and the schemas."
 # How the engine words a Ctrl-C that arrived while it was asking Python for something.
 _INTERRUPT = "type: <class 'KeyboardInterrupt'>"
 _INNER = re.compile(r"\s*\n\s*caused by\s*\n\s*(?:External error: |Arrow error: )*")
 
 
-def translate(error: BaseException, failure: ScanFailure | None = None, *, planning: bool = False) -> BaseException:
+def translate(error: BaseException, execution: Execution | None = None, *, planning: bool = False) -> BaseException:
     """Make an error of ours from what the engine raised.
 
     Args:
         error: What came out of the engine.
-        failure: What a scan of the query raised, if one did; then that is what happened.
+        execution: The run it came out of. If a scan of it failed, then that is what happened.
         planning: Whether the query was only being planned.
 
     Returns:
         An error to raise, with the original as its ``__cause__``; ours and KeyboardInterrupt as they are.
     """
-    if failure is not None:
-        return translate_scan(failure)
+    if execution is not None and execution.failure is not None:
+        return translate_scan(execution.failure)
     if isinstance(error, (HeadraceError, KeyboardInterrupt, SystemExit, GeneratorExit)):
         return error
     text = message_of(error)
@@ -68,9 +69,18 @@ def translate(error: BaseException, failure: ScanFailure | None = None, *, plann
         text = text[wrapper.end() :]
     kind, hint = _classify(error, text, planning)
     text = unwrapped(text.removeprefix(_ARROW))
+    if not isinstance(error, Exception):
+        text, hint = f"The engine panicked{_while_reading(execution)}: {text}", _PANIC_HINT
     ours = kind(text if text.endswith(".") else f"{text}.", hint=hint)
     ours.__cause__ = error
     return ours
+
+
+def _while_reading(execution: Execution | None) -> str:
+    """Which tables, and which of their columns, the run was reading, as far as they are tables of Python."""
+    scans = {} if execution is None else execution.scanned
+    tables = [f"table {table!r} ({', '.join(columns)})" for table, columns in scans.items()]
+    return f" while the query read {' and '.join(tables)}" if tables else ""
 
 
 def translate_scan(failure: ScanFailure) -> BaseException:

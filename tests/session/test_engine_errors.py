@@ -297,3 +297,22 @@ def test_a_panic_inside_the_engine_is_an_engine_error_and_the_session_survives(s
     session.register_arrow("many", pa.table({"x": range(50_000)}))
     error = error_of(lambda: run(session, sql))
     assert type(error) is headrace.EngineError
+
+
+def test_a_panic_names_the_tables_and_columns_that_were_read(session) -> None:
+    """S10: a panic says where it comes from; only the columns that the query reads are named."""
+
+    class Narrow(headrace.TableProvider):
+        def schema(self) -> pa.Schema:
+            return FEW_ROWS.schema
+
+        def scan(self) -> pa.Table:
+            return FEW_ROWS
+
+        def scan_with(self, request: headrace.ScanRequest) -> pa.Table:
+            return FEW_ROWS.select(list(request.columns))
+
+    session.register_table("pulled", Narrow())
+    error = error_of(lambda: run(session, f"SELECT {PANIC_IN_A_ROW} AS week FROM pulled"))
+    assert type(error) is headrace.EngineError
+    assert "panicked while the query read table 'pulled' (x): " in str(error)

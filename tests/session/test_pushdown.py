@@ -220,6 +220,13 @@ def test_a_limit_is_handed_over_where_every_row_read_counts(ctx, honouring, quer
     assert request.filter is None
 
 
+def test_a_filter_above_an_offset_stays_above_it(ctx, honouring):
+    """T11: the rows that are passed over are those of the whole table."""
+    query = "select x from (select * from {t} offset 3) where y = 3"
+    assert values(ctx, query) == values(ctx, query, "memory")
+    assert honouring.requests[0].filter is None
+
+
 @pytest.mark.parametrize(
     "query",
     [
@@ -332,7 +339,7 @@ def test_a_name_registered_again_while_an_old_frame_is_alive_is_another_table(ct
 
 def test_names_that_differ_only_in_odd_characters_are_different_tables(ctx):
     """T11: what one table may leave out is not left out of another whose name looks alike."""
-    names = ["a_b_3", "a b", "a.b", "a_b", "A-b", "a_b_2"]
+    names = ["a_b_3", "a b", "a..b", "a_b", "A-b", "a_b_2"]
     for number, name in enumerate(names):
         ctx.register_table(name, Honouring(TABLE.slice(0, 10 * (number + 1))))
     query = " union all ".join(f'select {i} as t, x, y from "{name}" where y = {i % 5}' for i, name in enumerate(names))
@@ -370,3 +377,39 @@ def test_a_low_latency_session_hands_the_same_over():
     assert set(filtered.columns) == {"x", "s"}
     assert filtered.filter.equals((X == 198) | (X == 1))
     assert (limited.columns, limited.filter, limited.limit) == (("s",), None, 1)
+
+
+# -- fields of structs ----------------------------------------------------------------------------------
+
+# A column is named like a field inside the struct.
+NESTED = pa.table(
+    {
+        "x": [1, 2, 3],
+        "n": pa.array(
+            [{"a": {"b": 1}}, {"a": {"b": 2}}, {"a": None}], pa.struct([("a", pa.struct([("b", pa.int64())]))])
+        ),
+        "b": [2, 2, 9],
+    }
+)
+
+
+@pytest.mark.parametrize(
+    ("query", "columns", "condition"),
+    [
+        ("select n['a']['b'] as b, x from {t}", ("x", "n"), None),
+        ("select n['a']['b'] as x from {t}", ("n",), None),
+        ("select x from {t} where n['a']['b'] = 2", ("x", "n"), None),
+        ("select x from {t} where n['a']['b'] = 2 and x = 2", ("x", "n"), X == 2),
+        ("select x from {t} where n['a']['b'] = 2 and b = 2", ("x", "n", "b"), pyarrow.dataset.field("b") == 2),
+        ("select n['a']['b'] as b from {t} where x > 1 order by 1 limit 1", ("x", "n"), X > 1),
+    ],
+)
+def test_a_field_is_read_from_its_column_and_no_condition_on_it_is_handed_over(ctx, query, columns, condition):
+    """T11: the name of a field is no column's, whatever it is."""
+    provider = Honouring(NESTED)
+    ctx.register_table("nested", provider)
+    ctx.register_arrow("plain", NESTED)
+    assert values(ctx, query, "nested") == values(ctx, query, "plain")
+    [request] = provider.requests
+    assert set(request.columns) == set(columns)
+    assert request.filter is None if condition is None else request.filter.equals(condition)

@@ -3,6 +3,7 @@
 import datetime
 from decimal import Decimal
 
+import datafusion
 import lance
 import pyarrow as pa
 import pytest
@@ -36,8 +37,8 @@ def public_tables(ctx):
 
 ODD_NAMES = [
     "two words",
-    "a.b",
-    "datafusion.public.t",
+    "a..b",
+    "a.b.c.d",
     'say "hi"',
     "it's",
     "1st",
@@ -48,7 +49,6 @@ ODD_NAMES = [
     "MiXeD case",
     ".",
     '"',
-    " padded ",
     "-- comment",
     "information_schema",
     "x" * 300,
@@ -98,6 +98,54 @@ def test_any_other_name_is_taken_to_the_letter_and_quoted_in_sql(ctx, name, tmp_
         assert rows(ctx, f"select count(*) as n from {quoted(name)} where x > 3") == [{"n": 6}]
         ctx.deregister_table(name)
         assert not ctx.table_exists(name)
+
+
+NAMES = {
+    "T1": ("public", "t1"),
+    '"T1"': ("public", "T1"),
+    "`T1`": ("public", "T1"),
+    " padded ": ("public", "padded"),
+    "sales.Orders": ("sales", "orders"),
+    'Sales."Orders"': ("sales", "Orders"),
+    "datafusion.sales.orders": ("sales", "orders"),
+    '"sales.orders"': ("public", "sales.orders"),
+    '"say ""hi"""': ("public", 'say "hi"'),
+    "two words.x": ("public", "two words.x"),
+    "ÄÖ": ("public", "ÄÖ"),
+}
+
+
+@pytest.mark.parametrize(("name", "place"), NAMES.items(), ids=NAMES)
+def test_a_name_is_read_as_the_engine_reads_it(ctx, name, place):
+    """T12: case, quotes and schemas; what plain DataFusion makes of the same text, for every kind of table."""
+    plain = datafusion.SessionContext()
+    plain.sql("create schema sales")
+    plain.register_record_batches(name, [ROWS.to_batches()])
+    schema, table = place
+    assert table in plain.catalog().schema(schema).table_names()
+    ctx.sql("create schema sales")
+    for register in (
+        lambda: ctx.register_table(name, scanning(lambda: ROWS, ROWS.schema)),
+        lambda: ctx.register_arrow(name, ROWS),
+        lambda: ctx.register_streaming_table(name, ROWS.schema).close(),
+    ):
+        register()
+        assert ctx.table_exists(name)
+        assert ctx.sql(f'select * from datafusion."{schema}".{quoted(table)}').schema() == ROWS.schema
+        with pytest.raises(headrace.TableExistsError):
+            ctx.register_arrow(name, ROWS)
+        ctx.deregister_table(name)
+        assert not ctx.table_exists(name)
+
+
+def test_a_schema_that_does_not_exist_is_refused_with_both_ways_out(ctx):
+    """T12: nothing is registered; the error says how to make the schema and how to quote a dot."""
+    with pytest.raises(headrace.InvalidArgumentError, match="no schema 'sales'") as caught:
+        ctx.register_arrow("sales.orders", ROWS)
+    assert "CREATE SCHEMA sales" in str(caught.value)
+    assert "'\"sales.orders\"'" in str(caught.value)
+    assert not ctx.table_exists("sales.orders")
+    assert not ctx.table_exists('"sales.orders"')
 
 
 def test_names_with_capitals_and_more_are_different_from_their_lower_case(ctx):
