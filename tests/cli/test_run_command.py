@@ -8,9 +8,12 @@ import re
 import signal
 import subprocess
 import threading
+import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
@@ -157,6 +160,54 @@ def test_a_run_that_follows_ends_well_when_it_is_told_to(folder: Path) -> None:
     assert (errors, code) == ("", 0)
     assert [json.loads(line)["event"] for line in output.splitlines()] == ["stopping", "end"]
     require_all(folder, FILES + 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_json", [False, True], ids=["lines", "json"])
+def test_an_epoch_after_an_idle_period_is_shown_with_its_own_figures(folder: Path, is_json: bool) -> None:
+    """C15, C8, C9: in what is printed, on the page and in /metrics, which agree."""
+    text = (folder / "pipeline.toml").read_text()
+    seldom = '"spark.sql.streaming.noDataProgressEventInterval" = "1000"'
+    (folder / "pipeline.toml").write_text(f'trigger = "1 second"\n{text}{seldom}\n')
+    sign = '"epoch": {}' if is_json else "epoch {}:"
+    with running(folder, "--follow", "--ui", "0", *(["--json"] if is_json else [])) as process:
+        assert process.stderr is not None
+        url = json.loads(until(process, '"url"'))["url"] if is_json else process.stderr.readline().split()[-1]
+        until(process, sign.format(FILES - 1))
+        time.sleep(4)  # Spark reports idle triggers by its own clock.
+        add_file(folder, FILES)
+        line = until(process, sign.format(FILES))
+        epoch = epochs_on_page(url, FILES + 1)[-1]
+        metrics = fetched(f"{url}metrics").decode()
+        process.send_signal(signal.SIGTERM)
+        assert rest(process)[2] == 0
+    assert (epoch["epoch"], epoch["rows_in"], epoch["rows_landed"]) == (FILES, ROWS, ROWS)
+    assert epoch["seconds"] >= epoch["phases"]["writing"] + epoch["phases"]["committing"] > 0
+    assert epoch["rows_per_second"] == pytest.approx(ROWS / epoch["seconds"])
+    assert f"headrace_epoch_seconds {epoch['seconds']}\n" in metrics
+    assert f"headrace_rows_landed_total {float((FILES + 1) * ROWS)}\n" in metrics
+    if is_json:
+        printed = json.loads(line)
+        same = ("epoch", "rows_in", "rows_landed", "rows_per_second", "seconds", "phases", "version")
+        assert {name: printed[name] for name in same} == {name: epoch[name] for name in same}
+    else:
+        assert f" in {epoch['seconds']:.2f} s ({ROWS} in, {epoch['rows_per_second']:,.0f}/s)" in line
+
+
+def fetched(url: str) -> bytes:
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        found: bytes = answer.read()
+    return found
+
+
+def epochs_on_page(url: str, count: int) -> list[dict[str, Any]]:
+    """The page's epochs, once there are as many: it is told a moment after the terminal."""
+    deadline = time.monotonic() + 30
+    while True:
+        epochs: list[dict[str, Any]] = json.loads(fetched(f"{url}api/status"))["epochs"]
+        if len(epochs) >= count or time.monotonic() > deadline:
+            return epochs
+        time.sleep(0.05)
 
 
 @pytest.mark.slow

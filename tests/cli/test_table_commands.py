@@ -77,7 +77,10 @@ def test_verify_says_that_all_is_well(table: str, tmp_path: Path) -> None:
     assert succeeds("verify", table).split(maxsplit=1) == ["ok", f"{expected}\n"]
     assert expected in succeeds("verify", table, "--checkpoint", checkpoint(tmp_path / "c", 3))
     found = json.loads(succeeds("verify", table, "--json"))
-    assert found == {"query": "orders", "checked": "0-3", "landed": 3, "empty": "1", "rows": 6, "problems": []}
+    assert found == {
+        "query": "orders", "checked": "0-3", "unchecked": "", "without": "", "landed": 3, "empty": "1", "rows": 6,
+        "problems": [],
+    }  # fmt: skip
 
 
 def test_verify_exits_with_1_and_what_it_found(table: str, tmp_path: Path) -> None:
@@ -92,6 +95,21 @@ def test_verify_exits_with_1_and_what_it_found(table: str, tmp_path: Path) -> No
     assert "Epoch 2 landed 2 times, in versions 4 and 7." in done.stdout
     done = headrace("verify", table, "--query", "nobody")
     assert (done.returncode, "'orders'" in done.stderr) == (1, True)
+
+
+def test_verify_says_which_epochs_it_could_not_check(table: str) -> None:
+    """C6: their versions were removed: some of a query's, then all of them."""
+    lance.dataset(table).cleanup_old_versions(retain_versions=2)
+    lines = succeeds("verify", table).splitlines()
+    assert lines[0].split(maxsplit=1) == ["ok", "orders: epochs 3: 1 landed once, 1 rows"]
+    assert lines[1].strip().startswith("Not checked: epochs 0-2; the versions that told of them were removed")
+    found = json.loads(succeeds("verify", table, "--json"))
+    assert (found["checked"], found["unchecked"], found["problems"]) == ("3", "0-2", [])
+    lance.write_dataset(pa.table([[9]], schema=SCHEMA), table, mode="append")
+    lance.dataset(table).cleanup_old_versions(retain_versions=1)
+    for lines in (succeeds("verify", table).splitlines(), succeeds("verify", table, "--query", "orders").splitlines()):
+        assert lines[0].split(maxsplit=1) == ["ok", "orders: no epoch can be checked"]
+        assert lines[1].strip().startswith("Not checked: epochs 0-3; ")
 
 
 def test_verify_of_a_table_without_streams(tmp_path: Path) -> None:

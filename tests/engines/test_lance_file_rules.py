@@ -1,4 +1,4 @@
-"""What headrace rests on in Lance: what cleanup removes, and files beside a table.
+"""What headrace rests on in Lance: what cleanup removes, files beside a table, and rows of another type.
 
 Nothing of headrace runs here. A test that fails after an upgrade names what moved, and where headrace has to follow.
 """
@@ -10,8 +10,10 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from lance.file import LanceFileSession
+from lance.fragment import write_fragments
 from lance_tables import DAYS, Table
 
 
@@ -56,6 +58,18 @@ def test_files_that_no_version_knows_stay_for_seven_days_unless_unverified_ones_
     table.append(4)
     table.clean(older_than=timedelta(0), delete_unverified=True)
     assert not young.exists(), "delete_unverified spares them now; the hint in tables/payload.py can go"
+
+
+@pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.uint64()])
+def test_rows_of_another_type_are_refused_and_not_cast(table: Table, kind: pa.DataType) -> None:
+    """L31: on every way in, so that `narrowing` alone decides what a value becomes; tables/narrowing.py."""
+    table.append(1)
+    other = pa.table({"x": pa.array([1], kind)})
+    with pytest.raises(OSError, match="different schema"):
+        write_fragments(other, table.open(), mode="append")
+    merge = table.open().merge_insert("x").when_matched_update_all().when_not_matched_insert_all()
+    with pytest.raises(OSError, match="different schema"):
+        merge.execute_uncommitted(other)
 
 
 def test_a_file_session_says_what_is_there_and_how_what_is_not(table: Table, tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -347,12 +348,35 @@ def test_progress_has_the_fields_that_a_run_is_told_by(landed: Landed) -> None:
         assert {"triggerExecution", "latestOffset", "getBatch", "queryPlanning", "walCommit"} <= phases, (
             f"Spark's phases are {sorted(phases)}; {where}, _PHASES"
         )
+        assert "addBatch" in phases, f"an epoch that ran is not told from an idle trigger; {where}, _RUNS"
         assert phases & {"commitOffsets", "commitBatch"}, f"noting an epoch as done is called otherwise; {where}"
         (source,) = progress["sources"]
         assert source["numInputRows"] == ROWS, f"numInputRows; {where}"
         end, latest = (offset_of(source[name]) for name in ("endOffset", "latestOffset"))
         assert end == {"version": progress["batchId"] + 1}, f"endOffset is {end}; {where}, _lag"
         assert latest == {"version": EPOCHS}, f"reportLatestOffset does not reach latestOffset: {latest}; {where}, _lag"
+
+
+def test_an_idle_trigger_is_reported_under_the_next_epoch_s_number_and_adds_no_batch(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """C15: by that it is told from the epoch; at once when a run starts with nothing to do, then by an interval."""
+    source = StreamInput(tmp_path / "input")
+    source.add(1, 2)
+    writer = source.stream(spark).writeStream.format("noop")
+    drain(writer, tmp_path / "checkpoint")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="1 second").start()
+    try:
+        deadline = time.monotonic() + 60
+        while not query.recentProgress and time.monotonic() < deadline:
+            time.sleep(0.05)
+        idle = json.loads(query.recentProgress[0].json)
+    finally:
+        query.stop()
+    where = "see src/headrace/pipeline/progress.py, _RUNS"
+    assert (idle["batchId"], idle["numInputRows"]) == (1, 0), f"idle triggers are numbered otherwise; {where}"
+    assert "triggerExecution" in idle["durationMs"], where
+    assert "addBatch" not in idle["durationMs"], f"an idle trigger looks like an epoch; {where}"
 
 
 def offset_of(text: Any) -> Any:

@@ -53,6 +53,7 @@ class Stream:
         reads: The format of its input: ``parquet``, one file an epoch, or ``lance``.
         rows: Of ``lance``, how many an epoch.
         storage_options: Of the table.
+        on_table_replaced: What the sink does about a table that was replaced; ``way`` must be ``sink``.
     """
 
     uri: str
@@ -68,6 +69,7 @@ class Stream:
     reads: str = "parquet"
     rows: int = 3
     storage_options: dict[str, str] = field(default_factory=dict)
+    on_table_replaced: str = "fail"
 
 
 @dataclass(frozen=True, slots=True)

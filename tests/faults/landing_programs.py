@@ -156,8 +156,14 @@ def writer_of(spark: Any, told: Stream) -> Any:
         register(spark)
         return output.format("lance").option("path", told.uri).option("streamingQueryId", QUERY)
     keys = ["id"] if told.mode == "upsert" else None
-    options = told.storage_options
-    sink = LanceSink(told.uri, query_id=QUERY, mode=told.mode, keys=keys, storage_options=options)
+    sink = LanceSink(
+        told.uri,
+        query_id=QUERY,
+        mode=told.mode,
+        keys=keys,
+        storage_options=told.storage_options,
+        on_table_replaced=told.on_table_replaced,
+    )
     if told.mode != "upsert":
         return output.foreachBatch(sink)
     # Spark may take two files as one epoch after a kill, and then a key is there twice: the later one is meant.

@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter
 
-Way = Callable[["DataFrame", str], "DataStreamWriter"]
+Way = Callable[..., "DataStreamWriter"]
 
 
 def by_format(frame: DataFrame, uri: str, query_id: str = "q", **options: str) -> DataStreamWriter:
     return frame.writeStream.format("lance").options(path=uri, streamingQueryId=query_id, **options)
 
 
-def by_foreach_batch(frame: DataFrame, uri: str, query_id: str = "q") -> DataStreamWriter:
-    return frame.writeStream.foreachBatch(LanceSink(uri, query_id=query_id))
+def by_foreach_batch(frame: DataFrame, uri: str, query_id: str = "q", **options: str) -> DataStreamWriter:
+    return frame.writeStream.foreachBatch(LanceSink(uri, query_id=query_id, **options))  # type: ignore[arg-type]
 
 
 BOTH_WAYS = pytest.mark.parametrize("way", [by_format, by_foreach_batch])
@@ -168,10 +168,10 @@ def test_a_run_takes_over_on_a_table_that_is_appended_to_without_a_pause(uri: st
 
 
 @BOTH_WAYS
-def test_an_overwrite_under_a_running_stream_stops_it_and_a_restart_goes_on(
+def test_an_overwrite_under_a_running_stream_stops_it_until_it_is_accepted(
     source: StreamInput, spark: SparkSession, uri: str, tmp_path: Path, way: Way
 ) -> None:
-    """L25, F6: the message names the version; nothing that was overwritten comes back, and no epoch is lost."""
+    """L25, L40, F6: the message names the version; nothing that was overwritten comes back, and no epoch is lost."""
     from pyspark.errors import StreamingQueryException
 
     source.add(1)
@@ -193,7 +193,10 @@ def test_an_overwrite_under_a_running_stream_stops_it_and_a_restart_goes_on(
     assert f"Version {overwritten} of the table is an overwrite by another writer" in str(caught.value)
     assert "restart the query" in str(caught.value)
     assert rows(uri) == [50]
-    drain(way(source.stream(spark), uri), tmp_path / "checkpoint")
+    with pytest.raises(StreamingQueryException, match="made after query 'q' had landed up to epoch 0"):
+        drain(way(source.stream(spark), uri), tmp_path / "checkpoint")
+    option = "lance.streaming.onTableReplaced" if way is by_format else "on_table_replaced"
+    drain(way(source.stream(spark), uri, **{option: "accept"}), tmp_path / "checkpoint")
     assert rows(uri) == [2, 50]
 
 

@@ -213,6 +213,7 @@ def test_options_of_spark_and_of_others_are_let_through() -> None:
         ({"create_table": "maybe"}, "createTable is 'maybe'; it can be true or false"),
         ({"on_history_gap": "ignore"}, "lance.streaming.onHistoryGap is 'ignore'; it can be warn or fail"),
         ({"on_checkpoint_reset": "yes"}, "lance.streaming.onCheckpointReset is 'yes'; it can be fail or accept"),
+        ({"on_table_replaced": "yes"}, "lance.streaming.onTableReplaced is 'yes'; it can be fail or accept"),
         ({"data_storage_version": "9.9"}, "dataStorageVersion is '9.9'; it can be stable, 2.0"),
         ({"max_rows_per_file": 0}, "maxRowsPerFile is '0'; it can be a whole number from 1"),
         ({"retain_versions": 3, "compact_every_epochs": 1}, "retainVersions is '3'; it can be a whole number from 10"),

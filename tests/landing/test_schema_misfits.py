@@ -23,11 +23,19 @@ SCHEMA = pa.schema(
         pa.field("small", pa.int8()),
         pa.field("vector", pa.list_(pa.float32(), 3)),
         pa.field("inner", pa.struct([pa.field("x", pa.int64())])),
+        pa.field("real", pa.float32()),
     ]
 )
-ALL = ["id", "null as small", "array(1.0f, 2.0f, 3.0f) as vector", "named_struct('x', id) as inner"]
+ALL = [
+    "id",
+    "null as small",
+    "array(1.0f, 2.0f, 3.0f) as vector",
+    "named_struct('x', id) as inner",
+    "cast(0.1 as double) as real",
+]
 
-# What is selected from a stream of ids, and what must be said about it. The first ones show before any row is read.
+# What is selected from a stream of the ids 1 and 2, and what must be said about it. The first ones show before any row is
+# read. A message that quotes a value needs one row only that has it: tasks run side by side.
 BY_SCHEMA = {
     "an extra column": ([*ALL, "1 as extra"], "Column 'extra' (int32) is not in the table"),
     "a wrong type": (["id", "'text' as small"], "Column 'small' is string in the rows and int8 in the table"),
@@ -42,7 +50,18 @@ BY_VALUE = {
         ["id", "array(1.0f, 2.0f) as vector"],
         "Column 'vector' holds a list of 2 values; the table's vectors have 3",
     ),
-    "a number too large": (["id", "cast(id as int) + 300 as small"], "Column 'small' is int32 in the rows and int8"),
+    "a number too large": (
+        ["id", "if(id = 2, 300, 3) as small"],
+        "Column 'small' is int32 in the rows and int8 in the table, and 300 does not fit",
+    ),
+    "a float too large": (
+        [*ALL[:4], "if(id = 2, 1e300D, 0.1D) as real"],
+        "Column 'real' is double in the rows and float in the table, and 1e+300 does not fit",
+    ),
+    "a float too large inside": (
+        ["id", "array(0.1D, 1e300D, 1D) as vector"],
+        "Column 'vector.item' is double in the rows and float in the table, and 1e+300 does not fit",
+    ),
 }
 MISFITS = BY_SCHEMA | BY_VALUE
 
@@ -101,10 +120,11 @@ def test_a_sink_refuses_values_that_do_not_fit(spark: SparkSession, uri: str, mi
     [
         "an extra column",
         "a null where none may be",
+        "a float too large",
         *(
             pytest.param(each, marks=pytest.mark.slow)
             for each in MISFITS
-            if each not in ("an extra column", "a null where none may be")
+            if each not in ("an extra column", "a null where none may be", "a float too large")
         ),
     ],
 )
@@ -125,8 +145,8 @@ def test_a_stream_refuses_rows_that_do_not_fit_and_goes_on_when_they_do(
     assert sorted(lance.dataset(uri).to_table()["id"].to_pylist()) == [1, 2]
 
 
-@pytest.mark.parametrize("mode", ["complete", "upsert"])
-@pytest.mark.parametrize("misfit", ["an extra column", "a null where none may be"])
+@pytest.mark.parametrize("mode", ["complete", "update", "upsert"])
+@pytest.mark.parametrize("misfit", ["an extra column", "a null where none may be", "a float too large"])
 def test_other_modes_refuse_them_as_well(spark: SparkSession, uri: str, mode: str, misfit: str) -> None:
     """L31: with the same words, or those of the key that is null."""
     columns, said = MISFITS[misfit]
@@ -138,6 +158,30 @@ def test_other_modes_refuse_them_as_well(spark: SparkSession, uri: str, mode: st
     require_untouched(uri)
 
 
+@pytest.mark.parametrize("mode", ["append", "overwrite"])
+def test_a_batch_job_refuses_a_float_that_is_too_large(spark: SparkSession, uri: str, mode: str) -> None:
+    """L31, R7: and lands those that are rounded."""
+    columns, said = MISFITS["a float too large"]
+    with pytest.raises(Exception, match="SchemaMismatchError") as caught:
+        spark.range(1, 3).selectExpr(*columns).write.format("lance").mode(mode).save(uri)
+    assert said in str(caught.value)
+    require_untouched(uri)
+    spark.range(1, 2).selectExpr(*columns).write.format("lance").mode(mode).save(uri)
+    assert lance.dataset(uri).to_table()["real"].to_pylist() == [0.10000000149011612]
+
+
+def test_keys_that_would_be_rounded_are_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """L11, L31: two keys of an epoch could become one; a cast in the query is the user's own word."""
+    uri = str(tmp_path / "keyed.lance")
+    lance.write_dataset(pa.schema([("k", pa.float32())]).empty_table(), uri)
+    sink = LanceSink(uri, query_id="q", mode="upsert", keys="k")
+    with pytest.raises(SchemaMismatchError, match="Key column 'k' is double"):
+        sink(spark.sql("select 0.1D as k union all select 0.10000000000001D"), 0)
+    require_untouched(uri)
+    sink(spark.sql("select cast(0.1D as float) as k"), 0)
+    assert lance.dataset(uri).to_table()["k"].to_pylist() == [0.10000000149011612]
+
+
 def test_missing_columns_that_may_be_null_are_filled(
     source: StreamInput, spark: SparkSession, uri: str, tmp_path: Path
 ) -> None:
@@ -145,7 +189,7 @@ def test_missing_columns_that_may_be_null_are_filled(
     drain(by_format(source.stream(spark), uri), tmp_path / "checkpoint")
     LanceSink(uri, query_id="sink")(spark.range(3, 4).selectExpr("cast(7 as tinyint) as small", "id"), 0)
     found = sorted(lance.dataset(uri).to_table().to_pylist(), key=lambda row: row["id"])
-    nothing = {"small": None, "vector": None, "inner": None}
+    nothing = {"small": None, "vector": None, "inner": None, "real": None}
     assert found == [{"id": 1} | nothing, {"id": 2} | nothing, {"id": 3} | nothing | {"small": 7}]
 
 

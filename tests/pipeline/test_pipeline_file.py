@@ -105,6 +105,7 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ('sql = "SELECT id FROM first"', "", 22, "step[1] needs sql."),
         ('sql = "SELECT id FROM first"', 'sql = " "', 23, "step[1].sql must not be empty."),
         ('mode = "upsert"', 'mode = "upsrt"', 27, "table.mode is 'upsrt'; it can be append, complete, update, upsert."),
+        ("create = true", 'on_table_replaced = "no"', 29, "table.on_table_replaced is 'no'; it can be fail, accept."),
         ('mode = "upsert"', 'mode = "append"', 28, "table.keys goes with mode upsert only."),
         ('keys = ["id"]', "", 27, "table.mode is upsert, which needs keys."),
         ("create = true", 'create = "yes"', 29, "table.create must be true or false, not text."),
@@ -178,9 +179,11 @@ def test_the_file_that_init_writes_is_one(tmp_path: Path) -> None:
         ("# compact_every", "compact_every"),
         ("# retain", "retain"),
         ("# merge_schema", "merge_schema"),
+        ("# on_table_replaced", "on_table_replaced"),
     ):
         assert old in text
         text = text.replace(old, new)
     file.write_text(text)
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-    assert load(file, dict(os.environ) | keys).table.retain_versions == 100
+    table = load(file, dict(os.environ) | keys).table
+    assert (table.retain_versions, table.on_table_replaced) == (100, "accept")

@@ -109,12 +109,13 @@ class MemoryTable:
         *,
         at: int | None = None,
         properties: Mapping[str, str] | None = None,
+        restored: int | None = None,
         touched: frozenset[tuple[str, int]] = frozenset(),
         **changed: Any,
     ) -> Published:
         """Make a version on top of the newest, or in a hole where Lance would do that too."""
         number = at or max(self.versions, default=0) + 1
-        entry = Entry(number, f"uuid-{next(self._numbers)}", did.kind, dict(properties or {}))
+        entry = Entry(number, f"uuid-{next(self._numbers)}", did.kind, dict(properties or {}), restored)
         if self.versions:
             self.versions[number] = replace(self.newest, entry=entry, did=did, touched=touched, **changed)
         else:

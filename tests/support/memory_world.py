@@ -55,7 +55,8 @@ class MemoryWorld:
 
     def restore(self, version: int) -> None:
         old = self.table.versions[version]
-        self.table.add(Did.RESTORE, schema=old.schema, columns=old.columns, fragments=old.fragments, gone=old.gone)
+        kept = {"schema": old.schema, "columns": old.columns, "fragments": old.fragments, "gone": old.gone}
+        self.table.add(Did.RESTORE, restored=version, **kept)
 
     def drop(self) -> None:
         self.table.drop()

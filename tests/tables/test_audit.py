@@ -199,3 +199,63 @@ def test_a_whole_result_that_landed_again_is_not_doubled(world: LanceWorld) -> N
         properties = Stamp("query", 0, "run-a", "checkpoint").properties() | details("complete", 1, 1)
         world.store().publish(result, read_version=world.dataset.version, properties=properties)
     assert only(world).problems == ()
+
+
+def land_by_hand(world: LanceWorld, epoch: int, mode: str, rows: int) -> None:
+    """What a release did that took any mode for a query's; its fences did not say theirs."""
+    ids, replaces = range(rows), mode == "complete"
+    fragments = tuple(world.write(ids, replacing=replaces).fragments)
+    change = Replace(world.dataset.schema, fragments) if replaces else Append(fragments)
+    properties = Stamp("query", epoch, "run-a", "checkpoint").properties() | details(mode, rows, 1)
+    world.store().publish(change, read_version=world.dataset.version, properties=properties)
+
+
+def test_rows_that_a_whole_result_replaced_are_not_counted(world: LanceWorld) -> None:
+    """C6, L41: in histories where the mode was changed, too: the count is what the table got and kept."""
+    for epoch in range(2):
+        land_by_hand(world, epoch, "append", 5)
+    assert only(world).rows == 10
+    for epoch in range(2, 4):
+        land_by_hand(world, epoch, "complete", 3)
+    assert only(world).rows == 3
+    land_by_hand(world, 4, "upsert", 2)
+    account = only(world)
+    assert (str(account.landed), account.rows, account.problems) == ("0-4", 5, ())
+    assert world.dataset.count_rows() == 5
+
+
+def test_rows_of_an_epoch_that_a_whole_result_holds_already_are_doubled(world: LanceWorld) -> None:
+    """C6, L41: after a change of mode; the other way round, the result took their place."""
+    land_by_hand(world, 0, "append", 1)
+    land_by_hand(world, 0, "complete", 1)
+    assert only(world).problems == ()
+    land_by_hand(world, 0, "append", 1)
+    assert only(world).problems == ("Epoch 0 landed 2 times, in versions 3 and 4.",)
+
+
+def test_a_whole_result_stands_for_the_epochs_before_it(world: LanceWorld) -> None:
+    """C6, L9: no epoch before it is missing; one after it is."""
+    land_by_hand(world, 3, "complete", 1)
+    assert only(world).problems == ()
+    (problem,) = only(world, checkpoint=checkpoint(4)).problems
+    assert problem.startswith("No version holds rows of epoch 4, ")
+
+
+def test_what_was_not_checked_is_named(world: LanceWorld) -> None:
+    """C6: epochs of removed versions, of a query that was forgotten, and of one that has only its bookmark left."""
+    driver = Driver(world, query_id="query")
+    for epoch in range(5):
+        driver.land(epoch)
+    assert str(only(world).unchecked) == ""
+    world.dataset.cleanup_old_versions(retain_versions=2)
+    assert (str(only(world).checked), str(only(world).unchecked)) == ("3-4", "0-2")
+    for _ in range(2):
+        world.configure()
+    world.clean(1)
+    for asked in ({}, {"query": "query"}, {"checkpoint": checkpoint(4)}):
+        account = only(world, **asked)
+        assert (str(account.checked), str(account.unchecked), account.problems) == ("", "0-4", ())
+    driver.restarted("run-b").land(5)
+    queries.forget(world.store(), "query")
+    driver.restarted("run-c").land(6)
+    assert (str(only(world).checked), str(only(world).unchecked)) == ("6", "0-5")

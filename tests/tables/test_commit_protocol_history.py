@@ -20,6 +20,7 @@ from headrace import (
 )
 
 EVERY_MODE = pytest.mark.parametrize("mode", MODES)
+ACCEPTS = {"accepts_replaced": True}
 
 
 @pytest.fixture(autouse=True)
@@ -265,10 +266,10 @@ def test_a_missing_bookmark_means_reading_everything(world: World) -> None:
 @EVERY_MODE
 @pytest.mark.parametrize("what", ["overwrite", "restore"])
 @pytest.mark.parametrize("is_forgetful", [False, True])
-def test_a_foreign_overwrite_or_restore_stops_the_run_and_a_restart_goes_on(
+def test_a_foreign_overwrite_or_restore_stops_the_run_and_an_accepting_one_goes_on(
     world: World, mode: str, what: str, is_forgetful: bool
 ) -> None:
-    """F6, L25: it says so; nothing is resurrected, and what had landed does not land again."""
+    """F6, L25, L40: it says so; nothing is resurrected, and what had landed does not land again."""
     driver = Driver(world, mode=mode)
     driver.land(0)
     driver.land(1)
@@ -284,7 +285,7 @@ def test_a_foreign_overwrite_or_restore_stops_the_run_and_a_restart_goes_on(
         with pytest.raises(TableReplacedError, match=f"{what} by another writer.*restart the query"):
             driver.land(2)
     assert world.rows() == kept
-    again = driver.restarted("run-b")
+    again = driver.restarted("run-b", rules=ACCEPTS)
     assert again.land(1).was_skipped
     again.land(2)
     again.land(3)
@@ -293,17 +294,17 @@ def test_a_foreign_overwrite_or_restore_stops_the_run_and_a_restart_goes_on(
 
 @EVERY_MODE
 @pytest.mark.parametrize("versions", [0, 9])
-def test_a_table_made_anew_stops_the_run_and_a_restart_goes_on(world: World, mode: str, versions: int) -> None:
-    """F6: whether the new table has fewer versions than the old one had, or more."""
+def test_a_table_made_anew_stops_the_run_and_an_accepting_one_goes_on(world: World, mode: str, versions: int) -> None:
+    """F6, L40: whether the new table has fewer versions than the old one had, or more."""
     driver = Driver(world, mode=mode)
     driver.land(0)
     driver.land(1)
     world.recreate()
     others(world, versions)
-    with pytest.raises(TableReplacedError, match="made anew"):
+    with pytest.raises(TableReplacedError, match="created again"):
         driver.land(2)
     assert world.rows() == []
-    driver.restarted("run-b").land(2)
+    driver.restarted("run-b", rules=ACCEPTS).land(2)
     assert world.rows() == ids_of(2)
 
 
@@ -340,9 +341,11 @@ def test_a_bookmark_of_an_earlier_table_is_not_used_to_fill_a_gap(
     others(world, 3)
     world.clean()
     world.store().write_note(name, old)
-    driver.restarted("run-b").land(3)
+    with pytest.raises(TableReplacedError, match="does not have epochs 0-2"):
+        driver.restarted("run-b").land(3)
     assert "of an earlier table" in caplog.text
     assert "were removed" in caplog.text
+    driver.restarted("run-c", rules=ACCEPTS).land(3)
     assert world.rows() == ids_of(3)
 
 

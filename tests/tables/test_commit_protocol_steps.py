@@ -303,7 +303,7 @@ REPLACING: dict[str, Callable[[World], object]] = {
 def test_an_overwrite_or_restore_between_any_two_calls_stops_the_run(
     make: Make, state: str, mode: str, what: str
 ) -> None:
-    """F6, L25: clearly, with nothing resurrected; a restart goes on after what was landed."""
+    """F6, L25, L40: clearly, with nothing resurrected; an accepting restart goes on after what was landed."""
     for moment in moments(make, state, mode):
         world = make()
         driver, epoch = prepared(world, state, mode)
@@ -315,7 +315,7 @@ def test_an_overwrite_or_restore_between_any_two_calls_stops_the_run(
         kept = [] if what == "restore" else [900]
         version = _replaced_at(world)
         assert world.rows(version) == kept, "nothing is resurrected"
-        again = driver.restarted("run-b")
+        again = driver.restarted("run-b", rules={"accepts_replaced": True})
         again.land(epoch)
         assert landed(world).count(epoch) == 1
         stamped_after = [e for e in history(world) if ledger.EPOCH_ID in e.properties and e.version > version]
@@ -331,7 +331,7 @@ def _replaced_at(world: World) -> int:
 @EVERY_MODE
 @shown_in()
 def test_a_table_dropped_and_made_anew_between_any_two_calls(make: Make, state: str, mode: str) -> None:
-    """F6: the run stops or lands in the new table; a restart lands there; the table is readable throughout."""
+    """F6, L40: the run stops or lands in the new table; an accepting restart lands there; it is always readable."""
     for moment in moments(make, state, mode):
         world = make()
         driver, epoch = prepared(world, state, mode)
@@ -340,7 +340,7 @@ def test_a_table_dropped_and_made_anew_between_any_two_calls(make: Make, state: 
             driver.land(epoch)
         except HeadraceError:
             assert world.rows() == []
-        driver.restarted("run-b").land(epoch + 1)
+        driver.restarted("run-b", rules={"accepts_replaced": True}).land(epoch + 1)
         assert set(world.rows()) <= {*ids_of(epoch), *ids_of(epoch + 1)}
         assert set(world.rows()) >= set(ids_of(epoch + 1))
 

@@ -132,9 +132,19 @@ def test_a_column_added_meanwhile_with_another_type_is_refused(store: LanceStore
 
 def test_key_columns_must_be_there() -> None:
     """L11"""
-    creation.require_keys(SCHEMA, ("id",))
+    creation.require_keys(SCHEMA, SCHEMA, ("id",))
     with pytest.raises(SchemaMismatchError, match=r"'key'.*id, note"):
-        creation.require_keys(SCHEMA, ("id", "key"))
+        creation.require_keys(SCHEMA, SCHEMA, ("id", "key"))
+
+
+def test_keys_that_would_be_rounded_are_refused() -> None:
+    """L11, L31: tasks get their rows by unrounded keys, and would not see that two of them become one."""
+    exact, rounded = pa.schema([("k", pa.float64())]), pa.schema([("k", pa.float32())])
+    creation.require_keys(rounded, rounded, ("k",))
+    creation.require_keys(rounded, exact, ("k",))
+    creation.require_keys(pa.schema([("k", pa.int64())]), rounded, ("k",))
+    with pytest.raises(SchemaMismatchError, match=r"'k' is double in the rows and float in the table.*Hint: cast it"):
+        creation.require_keys(exact, rounded, ("k",))
 
 
 def test_a_sink_prepares_the_table_as_it_was_told(tmp_path: Path) -> None:

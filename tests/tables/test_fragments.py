@@ -32,7 +32,7 @@ def batch(*ids: int) -> pa.RecordBatch:
 
 
 def land(world: LanceWorld, epoch: int, payload: Rows | Result) -> None:
-    Landing(world.store(), Rules("query"), Run("run")).land(epoch, payload)
+    Landing(world.store(), Rules(f"query {epoch}"), Run("run")).land(epoch, payload)
 
 
 def data_files(world: LanceWorld) -> list[str]:

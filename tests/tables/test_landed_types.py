@@ -59,7 +59,7 @@ def make(tmp_path: Path) -> Callable[..., Location]:
 
 def land(location: Location, epoch: int, message: TaskMessage, *, replacing: bool = False) -> lance.LanceDataset:
     payload = Result([message]) if replacing else Rows([message])
-    Landing(LanceStore(location), Rules("query"), Run("run")).land(epoch, payload)
+    Landing(LanceStore(location), Rules(f"query {epoch}"), Run("run")).land(epoch, payload)
     return lance.dataset(location.uri)
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace import CheckpointResetError, FencedError, LandingError
+from headrace import CheckpointResetError, ConfigurationError, FencedError, LandingError
 from headrace.tables import ledger
 from headrace.tables.ledger import Decision, Run, Stamp, decide, next_stamp, stamp_of
 
@@ -39,7 +39,7 @@ def test_a_stamp_survives_the_way_through_properties(
     given_up: list[str],
 ) -> None:
     """L1, L7: the id verbatim, everything as strings."""
-    made = Stamp(query_id, epoch, run, checkpoint, tuple(superseded), is_fence, given_up=tuple(given_up))
+    made = Stamp(query_id, epoch, run, checkpoint, tuple(superseded), is_fence, None, tuple(given_up), "append")
     properties = made.properties() | ledger.details("append", 3, 1)
     assert all(isinstance(value, str) for value in properties.values())
     assert stamp_of(properties, query_id) == made
@@ -139,6 +139,29 @@ def test_a_checkpoint_that_another_took_the_place_of_is_refused_for_good(epoch: 
         with pytest.raises(CheckpointResetError, match=r"a third has taken the place.*go on from the newer checkpoint"):
             decide(newest, epoch, Run("run-again", checkpoint), accepts_reset=accepts_reset)
     assert decide(newest, 1, Run("run-again", "a third")) is Decision.TAKE_OVER
+
+
+@pytest.mark.parametrize("run", [A, B, Run("run-c", "another checkpoint")])
+@pytest.mark.parametrize("epoch", [0, 5, 6])
+def test_another_mode_is_refused_and_both_are_named(run: Run, epoch: int) -> None:
+    """L41: before anything else that could be wrong with the epoch, since one way out answers for all of it."""
+    newest = next_stamp(stamp(A, 4), "query", 5, A, mode="complete")
+    with pytest.raises(ConfigurationError, match=r"mode upsert.*epoch 5.*mode complete.*streamingQueryId.*forget"):
+        decide(newest, epoch, run, mode="upsert", accepts_reset=True)
+    assert decide(newest, 6, A, mode="complete") is Decision.COMMIT
+
+
+def test_a_mode_that_is_not_known_is_no_other_mode() -> None:
+    """L41: stamps of other tools and of earlier releases do not say theirs."""
+    assert decide(stamp(A, 5), 6, A, mode="upsert") is Decision.COMMIT
+    assert decide(next_stamp(None, "query", 5, A, mode="upsert"), 6, A) is Decision.COMMIT
+
+
+def test_a_run_that_was_taken_over_from_hears_of_that_and_not_of_the_mode() -> None:
+    """L26, L41"""
+    newest = next_stamp(stamp(A, 5), "query", 5, B, mode="complete")
+    with pytest.raises(FencedError):
+        decide(newest, 6, A, mode="append")
 
 
 def test_an_unknown_checkpoint_is_no_reset() -> None:

@@ -185,6 +185,7 @@ def test_the_history_tells_kinds_and_properties(world: World) -> None:
         {"last": "one"},
         {},
     ]
+    assert [entry.restored for entry in entries] == [*[None] * 8, 1]
     assert len({entry.uuid for entry in entries}) == len(entries)
 
 

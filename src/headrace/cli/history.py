@@ -27,7 +27,8 @@ def history(table: str, storage: dict[str, str], last: int, is_all: bool, query:
     """Show what each version of TABLE did, newest first.
 
     Versions of streaming queries say which epoch they landed. A version also tells of the epochs that passed before it
-    without one: skipped, since they had landed before a restart, or empty.
+    without one: skipped, since they had landed before a restart, or empty; and of those that were lost with an earlier
+    table, which was accepted.
     """
     from headrace.tables import chronicle
 
@@ -47,6 +48,7 @@ def history(table: str, storage: dict[str, str], last: int, is_all: bool, query:
 def _line(event: Event) -> tuple[object, ...]:
     passed = [f"skipped {event.skipped}"] if event.skipped else []
     passed += [f"empty {event.empty}"] if event.empty else []
+    passed += [f"without {event.without}"] if event.without else []
     return (
         event.version,
         f"{event.made:%Y-%m-%d %H:%M:%S}",
@@ -65,4 +67,5 @@ def _as_json(event: Event) -> dict[str, Any]:
         "made": event.made.isoformat(),
         "skipped": str(event.skipped),
         "empty": str(event.empty),
+        "without": str(event.without),
     }

@@ -10,7 +10,10 @@ from headrace.cli import exits
 from headrace.cli.tables import as_json, on_a_table, open_store, print_json
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from headrace.tables.audit import Account
+    from headrace.tables.epochs import Epochs
 
 
 @click.command()
@@ -34,6 +37,8 @@ def verify(table: str, storage: dict[str, str], checkpoint: str | None, query: s
                 {
                     "query": account.query,
                     "checked": str(account.checked),
+                    "unchecked": str(account.unchecked),
+                    "without": str(account.without),
                     "landed": len(account.landed),
                     "empty": str(account.empty),
                     "rows": account.rows,
@@ -51,13 +56,28 @@ def _print(account: Account) -> None:
     color, word = ("red", "wrong") if account.problems else ("green", "ok")
     click.secho(f"{word:5} ", fg=color, bold=True, nl=False)
     click.echo(f"{account.query}: {_summary(account)}")
-    for problem in account.problems:
-        click.echo(f"      {problem}")
+    for line in (*account.problems, *_left_out(account)):
+        click.echo(f"      {line}")
+
+
+def _left_out(account: Account) -> Iterator[str]:
+    if account.unchecked:
+        yield (
+            f"Not checked: {_epochs(account.unchecked)}; the versions that told of them were removed, or the query was "
+            f"forgotten since."
+        )
+    if account.without:
+        yield f"Not in the table: {_epochs(account.without)}; they landed in an earlier one, and that was accepted."
+
+
+def _epochs(epochs: Epochs) -> str:
+    return f"epochs {epochs}" if len(epochs) > 1 else f"epoch {epochs}"
 
 
 def _summary(account: Account) -> str:
     if not account.checked:
-        return "nothing has landed yet"
+        is_new = not account.unchecked and not account.without
+        return "nothing has landed yet" if is_new else "no epoch can be checked"
     if account.problems:
         return f"epochs {account.checked}"
     empty = f", {len(account.empty)} empty" if account.empty else ""

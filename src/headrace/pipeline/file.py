@@ -26,7 +26,7 @@ _ENUM = re.compile(r"Invalid enum value ('.*')")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _KINDS = {"str": "text", "int": "a whole number", "bool": "true or false", "array": "a list", "object": "a table"}
 
-_MODES = ("append", "complete", "update", "upsert")
+_CHOICES = {"table.mode": ("append", "complete", "update", "upsert"), "table.on_table_replaced": ("fail", "accept")}
 
 
 class _Quiet:
@@ -79,6 +79,7 @@ class Table(_Quiet, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         keys: The columns by which rows are recognised, for ``upsert``.
         create: Whether to make a table that is not there.
         merge_schema: Whether to add columns that it does not have.
+        on_table_replaced: Whether to continue in a table that no longer has the epochs that landed in it.
         compact_every_epochs: Put small files together after every so many epochs.
         compact_above_fragments: Put small files together when there are more of them.
         retain_versions: Keep so many versions, after that.
@@ -90,6 +91,7 @@ class Table(_Quiet, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
     keys: tuple[str, ...] = ()
     create: bool = False
     merge_schema: bool = False
+    on_table_replaced: Literal["fail", "accept"] = "fail"
     compact_every_epochs: int | None = None
     compact_above_fragments: int | None = None
     retain_versions: int | None = None
@@ -231,7 +233,7 @@ class _Checker:
         if missing := _MISSING.search(what):
             self.refuse(where or missing[1], f"needs {missing[1]}." if where else "is missing.")
         if enum := _ENUM.search(what):
-            self.refuse(where, f"is {enum[1]}; it can be {', '.join(_MODES)}.")
+            self.refuse(where, f"is {enum[1]}; it can be {', '.join(_CHOICES[where])}.")
         for name, word in _KINDS.items():
             what = re.sub(rf"`{name}`|\b{name}\b(?=[ |`])", word, what)
         what = (

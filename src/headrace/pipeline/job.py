@@ -76,6 +76,7 @@ class Job:
             storage_options={name: str(value) for name, value in table.storage.items()},
             create_table=table.create,
             merge_schema=table.merge_schema,
+            on_table_replaced=table.on_table_replaced,
             compact_every_epochs=table.compact_every_epochs,
             compact_above_fragments=table.compact_above_fragments,
             retain_versions=table.retain_versions,

@@ -16,6 +16,8 @@ _PHASES = {
     "planning": ("getBatch", "queryPlanning"),
     "noting": ("walCommit", "commitOffsets", "commitBatch"),
 }
+# Only a trigger that runs an epoch has this one.
+_RUNS = "addBatch"
 # Kafka's.
 _BEHIND = "avgOffsetsBehindLatest"
 
@@ -88,11 +90,16 @@ class Reports:
         self.landed[landed.epoch] = landed
 
     def progress(self, told: Mapping[str, Any]) -> Progress | None:
-        """What Spark and the sink say of an epoch together; None if it is no epoch that was run."""
+        """What Spark and the sink say of an epoch together; None if Spark's event is about no epoch, or an older one.
+
+        While a query is idle, Spark reports triggers that found nothing, under the number that the next epoch gets.
+        """
+        durations: Mapping[str, int] = told.get("durationMs") or {}
+        if _RUNS not in durations:
+            return None
         landed = self.landed.pop(int(told["batchId"]), None)
         if landed is None:
             return None
-        durations: Mapping[str, int] = told.get("durationMs", {})
         seconds = durations.get("triggerExecution", 0) / 1000
         phases = {name: sum(durations.get(each, 0) for each in parts) / 1000 for name, parts in _PHASES.items()}
         phases |= {"writing": landed.seconds_writing, "committing": landed.seconds_committing}

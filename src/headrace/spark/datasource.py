@@ -73,12 +73,14 @@ class LanceDataSource(DataSource):
         Raises:
             ConfigurationError: An option is wrong.
             TableNotFoundError: There is no table.
+            TableReplacedError: There is no table any more, and the checkpoint is not new.
             SchemaMismatchError: The rows do not fit the table.
         """
         from headrace.spark import options
         from headrace.spark.sink import LanceStreamWriter
 
-        return LanceStreamWriter(options.streaming(self.options), schema, overwrite)
+        settings = options.streaming(self.options)
+        return LanceStreamWriter(settings, schema, overwrite, self.options.get("checkpointLocation", ""))
 
     def writer(self, schema: StructType, overwrite: bool) -> LanceBatchWriter:
         """A writer for a batch job.

@@ -26,6 +26,9 @@ from headrace.tables.sink import Sink
 
 _log = logging.getLogger("headrace.spark")
 
+# What a mode is stamped as, where that is not its name: update appends.
+_STAMPED = {"update": Rows.mode}
+
 Tasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
@@ -74,8 +77,16 @@ class Epoch:
         """Land the epoch's rows, unless they have landed before."""
         started = time.monotonic()
         sink = Sink(self.settings)
-        snapshot = sink.prepare(arrow_schema(df.schema), fills=self.mode != "upsert")
-        if sink.may_be_replay(self.run) and sink.landing(self.run).has_landed(self.number):
+        schema = arrow_schema(df.schema)
+        landing, mode = sink.landing(self.run), _STAMPED.get(self.mode, self.mode)
+        snapshot = sink.prepare(
+            schema,
+            fills=self.mode != "upsert",
+            before_creation=lambda: landing.require_new(self.number, mode),
+        )
+        if self.mode == "upsert":
+            creation.require_keys(schema, snapshot.schema, self.keys)
+        if sink.may_be_replay(self.run) and landing.has_landed(self.number, mode):
             _log.info("Epoch %d of query %r has landed before.", self.number, self.settings.rules.query_id)
             # Its rows are not wanted, but what aggregations and joins remember of them is: Spark notes that only if
             # the epoch is run.
@@ -94,7 +105,6 @@ class Epoch:
             raise
 
     def _upsert(self, sink: Sink, snapshot: LanceSnapshot, df: Any, started: float) -> Landed:
-        creation.require_keys(snapshot.schema, self.keys)
         location = self.settings.location
         staging = upsert.staging_for(snapshot, location, self.settings.rules.query_id)
         try:

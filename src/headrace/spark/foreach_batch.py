@@ -34,6 +34,7 @@ class LanceSink:
         lookback_versions: Versions of other writers a commit reads at most, in the steady state.
         on_history_gap: ``warn`` or ``fail``, when history that matters was removed.
         on_checkpoint_reset: ``fail``, or ``accept`` a new checkpoint under the same key.
+        on_table_replaced: ``fail``, or ``accept`` a table that no longer has the epochs that landed in it.
         max_rows_per_file: Rows after which a new data file is begun.
         max_bytes_per_file: Bytes after which a new data file is begun.
         data_storage_version: Lance's file format version for a table that is made.
@@ -62,6 +63,7 @@ class LanceSink:
         lookback_versions: int | None = None,
         on_history_gap: str | None = None,
         on_checkpoint_reset: str | None = None,
+        on_table_replaced: str | None = None,
         max_rows_per_file: int | None = None,
         max_bytes_per_file: int | None = None,
         data_storage_version: str | None = None,
@@ -87,6 +89,7 @@ class LanceSink:
             names.LOOKBACK: lookback_versions,
             names.ON_GAP: on_history_gap,
             names.ON_RESET: on_checkpoint_reset,
+            names.ON_REPLACED: on_table_replaced,
             names.MAX_ROWS: max_rows_per_file,
             names.MAX_BYTES: max_bytes_per_file,
             names.STORAGE_VERSION: data_storage_version,

@@ -27,6 +27,7 @@ QUERY_ID = "streamingQueryId"
 LOOKBACK = "lance.streaming.dedupe.lookback.versions"
 ON_GAP = "lance.streaming.onHistoryGap"
 ON_RESET = "lance.streaming.onCheckpointReset"
+ON_REPLACED = "lance.streaming.onTableReplaced"
 CREATE = "createTable"
 MERGE_SCHEMA = "mergeSchema"
 OVERWRITE_SCHEMA = "overwriteSchema"
@@ -57,8 +58,8 @@ STORAGE_PREFIX = "storage."
 NAMESPACE_PREFIX = "namespace."
 
 FOR_WRITING = (
-    QUERY_ID, LOOKBACK, ON_GAP, ON_RESET, CREATE, MERGE_SCHEMA, OVERWRITE_SCHEMA, MAX_ROWS, MAX_BYTES, STORAGE_VERSION,
-    NAMESPACE, TABLE_ID, COMPACT_EVERY, COMPACT_ABOVE, RETAIN_VERSIONS,
+    QUERY_ID, LOOKBACK, ON_GAP, ON_RESET, ON_REPLACED, CREATE, MERGE_SCHEMA, OVERWRITE_SCHEMA, MAX_ROWS, MAX_BYTES,
+    STORAGE_VERSION, NAMESPACE, TABLE_ID, COMPACT_EVERY, COMPACT_ABOVE, RETAIN_VERSIONS,
 )  # fmt: skip
 FOR_BATCH_READS = (COLUMNS, FILTER, VERSION, TIMESTAMP, PUSH_FILTERS, NAMESPACE, TABLE_ID)
 FOR_STREAM_READS = (
@@ -178,6 +179,7 @@ def streaming(options: Mapping[str, str]) -> SinkSettings:
         parsed.number(LOOKBACK, 1, _MOST_LOOKBACK, DEFAULT_LOOKBACK) or DEFAULT_LOOKBACK,
         parsed.choice(ON_GAP, {"warn": "warn", "fail": "fail"}, "warn"),
         parsed.choice(ON_RESET, {"fail": False, "accept": True}, "fail"),
+        parsed.choice(ON_REPLACED, {"fail": False, "accept": True}, "fail"),
     )
     if parsed.text(OVERWRITE_SCHEMA):
         raise ConfigurationError(

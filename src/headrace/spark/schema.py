@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace._errors import SchemaMismatchError
-from headrace.tables.align import is_blob
+from headrace.tables.conversion import is_blob
 
 _WIDEST_DECIMAL = 38
 _PLAIN = {

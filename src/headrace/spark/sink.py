@@ -30,11 +30,12 @@ class CommitMessage(WriterCommitMessage):
 class _Writer:
     """What the streaming and the batch writer share."""
 
-    def __init__(self, settings: SinkSettings, schema: Any, overwrite: bool) -> None:
+    def __init__(self, settings: SinkSettings, schema: Any, overwrite: bool, checkpoint: str = "") -> None:
         self._settings = settings
         self._replaces = overwrite
         rows = arrow_schema(schema)
-        Sink(settings).prepare(rows)
+        sink, mode = Sink(settings), Result.mode if overwrite else Rows.mode
+        sink.prepare(rows, before_creation=lambda: sink.require_new(checkpoint, mode))
         self._schema = rows if settings.replaces_schema and overwrite else None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:

@@ -1,22 +1,20 @@
 """Batches as Spark makes them become batches as the table has them.
 
 Columns go by name. What differs only in spelling (the name of a time zone, the width of string offsets, nullability,
-order) is made equal; numbers are converted when every value survives; missing columns that may be null are filled.
+order) is made equal; numbers and times are converted if every value fits; missing columns that may be null are filled.
 Whatever else differs is an error that names the column, raised before anything is committed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from headrace._arrow import filler
 from headrace._errors import SchemaMismatchError
-
-_BLOB = "lance.blob.v2"
+from headrace.tables.conversion import convert, is_binary, is_blob, is_list
+from headrace.tables.narrowing import is_castable, is_encodable
 
 
 class Alignment:
@@ -72,7 +70,7 @@ class Alignment:
             arrays = list(batch.columns)
         else:
             arrays = [
-                filler(field, batch.num_rows) if index < 0 else _convert(batch.column(index), field.type, field.name)
+                filler(field, batch.num_rows) if index < 0 else convert(batch.column(index), field.type, field.name)
                 for field, index in self._columns
             ]
         for (field, _), array in zip(self._columns, arrays, strict=True):
@@ -108,19 +106,21 @@ def _require_fit(source: pa.DataType, target: pa.DataType, path: str) -> None:
     if source.equals(target) or pa.types.is_null(source):
         return
     if isinstance(target, pa.BaseExtensionType):
-        if is_blob(target) and _is_binary(source):
+        if is_blob(target) and is_binary(source):
             return
         _require_fit(_storage(source), target.storage_type, path)
     elif isinstance(source, pa.BaseExtensionType):
         _require_fit(source.storage_type, target, path)
     elif pa.types.is_dictionary(source) or pa.types.is_dictionary(target):
         _require_fit(_values(source), _values(target), path)
+        if pa.types.is_dictionary(target) and not is_encodable(target.value_type):
+            raise _refuse(source, target, path)
     elif pa.types.is_struct(source) and pa.types.is_struct(target):
         _require_struct_fit(source, target, path)
     elif pa.types.is_map(source) and pa.types.is_map(target):
         _require_fit(source.key_type, target.key_type, f"{path}.key")
         _require_fit(source.item_type, target.item_type, f"{path}.value")
-    elif _is_list(source) and _is_list(target):
+    elif is_list(source) and is_list(target):
         if (
             pa.types.is_fixed_size_list(source)
             and pa.types.is_fixed_size_list(target)
@@ -128,7 +128,7 @@ def _require_fit(source: pa.DataType, target: pa.DataType, path: str) -> None:
         ):
             raise _refuse(source, target, path)
         _require_fit(source.value_type, target.value_type, f"{path}.item")
-    elif not any(is_kin(source) and is_kin(target) for is_kin in _KINDRED) and not _is_widening(source, target):
+    elif not _is_kindred(source, target) or not is_castable(source, target):
         raise _refuse(source, target, path)
 
 
@@ -154,24 +154,6 @@ def _is_string(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_binary(kind)
-        or pa.types.is_large_binary(kind)
-        or pa.types.is_binary_view(kind)
-        or pa.types.is_fixed_size_binary(kind)
-    )
-
-
-def is_blob(kind: pa.DataType) -> bool:
-    """Whether this is Lance's type for blobs, the second kind; the first is a large binary with metadata."""
-    return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == _BLOB
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
 def _is_zoned(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
 
@@ -180,10 +162,10 @@ def _is_local(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) and kind.tz is None)
 
 
-# Within one of these, every value that fits is converted; from one to another nothing is.
+# Within one of these, and from integers to floats and decimals, every value that fits is converted; nothing else is.
 _KINDRED: tuple[Callable[[pa.DataType], bool], ...] = (
     _is_string,
-    _is_binary,
+    is_binary,
     _is_zoned,
     _is_local,
     pa.types.is_integer,
@@ -195,8 +177,10 @@ _KINDRED: tuple[Callable[[pa.DataType], bool], ...] = (
 )
 
 
-def _is_widening(source: pa.DataType, target: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(source) and (pa.types.is_floating(target) or pa.types.is_decimal(target)))
+def _is_kindred(source: pa.DataType, target: pa.DataType) -> bool:
+    if pa.types.is_integer(source) and (pa.types.is_floating(target) or pa.types.is_decimal(target)):
+        return True
+    return any(is_kin(source) and is_kin(target) for is_kin in _KINDRED)
 
 
 def _storage(kind: pa.DataType) -> pa.DataType:
@@ -205,103 +189,6 @@ def _storage(kind: pa.DataType) -> pa.DataType:
 
 def _values(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
-    """``array`` as values of ``target``, which is known to fit."""
-    source = array.type
-    if source.equals(target):
-        return array
-    if array.offset and pa.types.is_nested(source):
-        # pyarrow does not put nested arrays together from parts of others.
-        array = pa.concat_arrays([array, array.slice(0, 0)])
-    if pa.types.is_null(source):
-        return filler(pa.field(path, target), len(array))
-    if isinstance(target, pa.BaseExtensionType):
-        if is_blob(target) and _is_binary(source):
-            storage = _blob_storage(array, target.storage_type, path)
-        else:
-            storage = _convert(
-                array.storage if isinstance(array, pa.ExtensionArray) else array, target.storage_type, path
-            )
-        return pa.ExtensionArray.from_storage(target, storage)
-    if isinstance(array, pa.ExtensionArray):
-        return _convert(array.storage, target, path)
-    if pa.types.is_struct(target):
-        return _convert_struct(array, target, path)
-    if pa.types.is_map(target):
-        return _convert_map(array, target, path)
-    if _is_list(target):
-        return _convert_list(array, target, path)
-    try:
-        return array.cast(target)
-    except pa.ArrowInvalid as error:
-        raise SchemaMismatchError(
-            f"Column {path!r} is {source} in the rows and {target} in the table, and a value does not fit: {error}.",
-            hint=f"cast it to {target} in the query, or drop those rows.",
-        ) from error
-
-
-def _convert_struct(array: pa.StructArray, target: pa.StructType, path: str) -> pa.Array:
-    children = []
-    for field in target:
-        index = array.type.get_field_index(field.name)
-        if index < 0:
-            children.append(filler(field, len(array)))
-        else:
-            children.append(_convert(array.field(index), field.type, f"{path}.{field.name}"))
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=list(target), mask=mask)
-
-
-def _convert_map(array: pa.MapArray, target: pa.MapType, path: str) -> pa.Array:
-    keys = _convert(array.keys, target.key_type, f"{path}.key")
-    items = _convert(array.items, target.item_type, f"{path}.value")
-    mask = array.is_null() if array.null_count else None
-    return pa.MapArray.from_arrays(array.offsets, keys, items, type=target, mask=mask)
-
-
-def _convert_list(array: Any, target: pa.DataType, path: str) -> pa.Array:
-    """Lists of any width; to a fixed size only if every list has it."""
-    if pa.types.is_fixed_size_list(target):
-        return _convert_to_vectors(array, target, path)
-    if pa.types.is_fixed_size_list(array.type):
-        array = array.cast(pa.list_(array.type.value_field))
-    values = _convert(array.values, target.value_type, f"{path}.item")
-    kind = pa.LargeListArray if pa.types.is_large_list(target) else pa.ListArray
-    offsets = array.offsets.cast(pa.int64() if pa.types.is_large_list(target) else pa.int32())
-    mask = array.is_null() if array.null_count else None
-    return kind.from_arrays(offsets, values, type=target, mask=mask)
-
-
-def _convert_to_vectors(array: Any, target: pa.DataType, path: str) -> pa.Array:
-    size = target.list_size
-    if not pa.types.is_fixed_size_list(array.type):
-        lengths = pc.list_value_length(array)
-        odd = pc.filter(lengths, pc.not_equal(lengths, size))
-        if len(odd):
-            raise SchemaMismatchError(
-                f"Column {path!r} holds a list of {odd[0].as_py()} values; the table's vectors have {size}.",
-                hint="drop those rows, or make the list that long.",
-            )
-    if array.null_count:
-        # Null vectors still take up their place: put lists of the right size under the mask.
-        present = array.drop_null()
-        taken = pc.if_else(array.is_null(), None, pc.subtract(pc.cumulative_sum(array.is_valid().cast(pa.int64())), 1))
-        values = _convert(present.flatten(), target.value_type, f"{path}.item")
-        dense = pa.FixedSizeListArray.from_arrays(values, type=target)
-        return dense.take(taken)
-    values = _convert(array.flatten(), target.value_type, f"{path}.item")
-    return pa.FixedSizeListArray.from_arrays(values, type=target)
-
-
-def _blob_storage(array: pa.Array, storage: pa.StructType, path: str) -> pa.Array:
-    children = [
-        _convert(array, field.type, path) if field.name == "data" else pa.nulls(len(array), field.type)
-        for field in storage
-    ]
-    mask = array.is_null() if array.null_count else None
-    return pa.StructArray.from_arrays(children, fields=list(storage), mask=mask)
 
 
 def _require_not_null(array: pa.Array, field: pa.Field, path: str) -> None:

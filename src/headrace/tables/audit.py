@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Set
+from collections.abc import Container, Iterable, Set
 from dataclasses import dataclass
 from itertools import pairwise
 
 from headrace._errors import LandingError
-from headrace.tables import chronicle, passed
+from headrace.tables import bookmark, chronicle, passed
 from headrace.tables.checkpoint import Checkpoint
 from headrace.tables.chronicle import FORGOTTEN, LANDED, Event
 from headrace.tables.epochs import NO_EPOCHS, Epochs
 from headrace.tables.lance_store import LanceStore
+from headrace.tables.ledger import NONE_LANDED, Stamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,14 @@ class Account:
 
     Attributes:
         query: The query.
-        checked: The epochs that can be accounted for; earlier ones went with their versions.
+        checked: The epochs that can be accounted for.
         landed: Those that are in the table.
         empty: Those that had no rows.
-        rows: Rows that landed with them.
+        rows: Rows that landed with them, without those that a later whole result replaced.
         problems: What is wrong, in sentences; nothing if all is well.
+        unchecked: The epochs that cannot be accounted for: the versions that told of them were removed, or the query
+            was forgotten since.
+        without: The epochs that were lost with an earlier table, which the query's owner has accepted.
     """
 
     query: str
@@ -34,6 +38,8 @@ class Account:
     empty: Epochs
     rows: int
     problems: tuple[str, ...]
+    unchecked: Epochs = NO_EPOCHS
+    without: Epochs = NO_EPOCHS
 
 
 def audit(store: LanceStore, *, query: str | None = None, checkpoint: Checkpoint | None = None) -> list[Account]:
@@ -54,8 +60,11 @@ def audit(store: LanceStore, *, query: str | None = None, checkpoint: Checkpoint
     for event in events:
         if event.query is not None:
             by_query.setdefault(event.query, []).append(event)
+    removed = _removed(store, kept, by_query)
+    by_query |= {name: [] for name in removed}
     if query is None and checkpoint is not None:
         fed = {event.query for event in events if event.checkpoint == checkpoint.id}
+        fed |= {name for name, stamp in removed.items() if stamp.checkpoint == checkpoint.id}
         by_query = {name: found for name, found in by_query.items() if name in fed}
         if not by_query:
             raise LandingError(
@@ -72,8 +81,25 @@ def audit(store: LanceStore, *, query: str | None = None, checkpoint: Checkpoint
         by_query = {query: by_query[query]}
     return [
         account(name, by_query[name], passed.noted_empty(store, name), checkpoint, kept=kept)
+        if name not in removed
+        else _unaccounted(name, removed[name])
         for name in sorted(by_query)
     ]
+
+
+def _removed(store: LanceStore, kept: Set[int], known: Container[str]) -> dict[str, Stamp]:
+    """The queries of which only the bookmark is left, each with its newest stamp."""
+    marks = [mark for mark in bookmark.read_all(store) if mark.stamp.query_id not in known]
+    newest = max(kept, default=0)
+    return {
+        mark.stamp.query_id: mark.stamp
+        for mark in marks
+        if mark.at.version < newest and mark.at.version not in kept and mark.stamp.epoch != NONE_LANDED
+    }
+
+
+def _unaccounted(query: str, newest: Stamp) -> Account:
+    return Account(query, NO_EPOCHS, NO_EPOCHS, NO_EPOCHS, 0, (), unchecked=Epochs.between(0, newest.epoch))
 
 
 def account(
@@ -91,21 +117,32 @@ def account(
     generation, is_first = _last_generation(events)
     landed_events = [event for event in generation if event.what == LANDED and event.epoch is not None]
     landed = Epochs.of(*(event.epoch for event in landed_events if event.epoch is not None))
-    empty = noted
+    empty, without = noted, NO_EPOCHS
     for event in generation:
         empty |= event.empty
+        without |= event.without
     is_whole = not is_first or _is_kept(range(1, generation[0].version), kept)
     last = max(landed, default=-1)
     if checkpoint is not None:
         last = max(last, max(checkpoint.done, default=-1))
-    checked = Epochs.between(0, last) - _untold(generation, kept, last, is_whole=is_whole)
+    untold = _untold(generation, kept, last, is_whole=is_whole) - without
+    checked = Epochs.between(0, last) - untold - without
+    standing = _since_last_result(landed_events)
+    # A whole result has what all epochs before it brought.
+    settled = Epochs.between(0, standing[0].epoch or 0) if standing and standing[0].is_result else NO_EPOCHS
     problems = [
-        *_doubled(landed_events),
-        *_missing(checked - landed - empty, checkpoint),
+        *_doubled(standing),
+        *_missing(checked - landed - empty - settled, checkpoint),
         *_misfits(generation, landed, checkpoint),
     ]
-    rows = sum(event.rows or 0 for event in landed_events)
-    return Account(query, checked, landed, empty, rows, tuple(problems))
+    rows = sum(event.rows or 0 for event in standing)
+    return Account(query, checked, landed, empty, rows, tuple(problems), untold, without)
+
+
+def _since_last_result(landed: list[Event]) -> list[Event]:
+    """The versions whose rows no later whole result replaced: from the last result on, or all."""
+    results = [number for number, event in enumerate(landed) if event.is_result]
+    return landed[results[-1] :] if results else landed
 
 
 def _last_generation(events: list[Event]) -> tuple[list[Event], bool]:
@@ -140,8 +177,7 @@ def _is_kept(versions: range, kept: Set[int]) -> bool:
 
 
 def _doubled(landed: Iterable[Event]) -> Iterable[str]:
-    # A whole result may land again, and then nothing is doubled.
-    landed = [event for event in landed if not event.is_result]
+    landed = list(landed)
     for epoch, times in sorted(Counter(event.epoch for event in landed).items()):
         if times > 1:
             versions = " and ".join(str(event.version) for event in landed if event.epoch == epoch)

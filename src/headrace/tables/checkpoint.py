@@ -46,8 +46,25 @@ def read(location: str) -> Checkpoint:
         ) from error
 
 
+def read_if_local(location: str) -> Checkpoint | None:
+    """Read a checkpoint in a local folder; None if it is elsewhere, or is none.
+
+    For a look that must cost nothing: an object store that does not answer takes its time to say so.
+    """
+    if not location or not _is_local(location):
+        return None
+    try:
+        return read(location)
+    except StorageError:
+        return None
+
+
+def _is_local(location: str) -> bool:
+    return "://" not in location or location.startswith("file:")
+
+
 def _open(location: str) -> tuple[fs.FileSystem, str]:
-    if "://" in location and not location.startswith("file:"):
+    if not _is_local(location):
         store, path = fs.FileSystem.from_uri(location.replace("s3a://", "s3://", 1))
         return store, path
     return fs.LocalFileSystem(), str(Path(location.removeprefix("file://").removeprefix("file:")).absolute())

@@ -51,6 +51,7 @@ class Event:
         skipped: Epochs that this run found landed and skipped, before this version.
         empty: Epochs of the query that had no rows, before this version.
         is_result: Whether what it landed is a whole result, in the place of all that was there.
+        without: Epochs that are not in the table and that the query was told to do without.
     """
 
     version: int
@@ -65,6 +66,7 @@ class Event:
     skipped: Epochs = NO_EPOCHS
     empty: Epochs = NO_EPOCHS
     is_result: bool = False
+    without: Epochs = NO_EPOCHS
 
 
 def events(store: LanceStore, *, last: int | None = None) -> Iterator[Event]:
@@ -124,7 +126,8 @@ def stamped_event(version: int, made: datetime, properties: Mapping[str, str]) -
         properties.get(ledger.CHECKPOINT),
         passed.skipped,
         passed.empty or NO_EPOCHS,
-        properties.get(ledger.MODE) == "complete",
+        not is_fence and properties.get(ledger.MODE) == "complete",
+        Epochs.parse(properties.get(ledger.WITHOUT, "")),
     )
 
 

@@ -2,7 +2,8 @@
 
 1. **Open** the newest version by its address, afresh.
 2. **Look up** the newest stamp of the query: it decides. In the steady state that reads one version.
-3. **Decide**: landed before, skip; another run took over, or the checkpoint is a new one, refuse; otherwise commit.
+3. **Decide**: landed before, skip; another run took over, the checkpoint is a new one, the mode another, or the table
+   no longer has what landed in it, refuse; otherwise commit.
 4. **Take over**, once per run: publish a fence that makes every commit another run has in flight fail, keep the
    bookmark, and begin again at 1.
 5. **Check** what is about to be committed: one message per partition, files that exist, columns that fit.
@@ -25,16 +26,18 @@ from headrace import _crash
 from headrace._errors import (
     CommitConflictError,
     FencedError,
+    HeadraceError,
     LandingError,
     SchemaMismatchError,
     StorageError,
 )
-from headrace.tables import bookmark, ledger
+from headrace.tables import bookmark, ledger, passed, replaced
 from headrace.tables.bookmark import Bookmark
+from headrace.tables.epochs import NO_EPOCHS, Epochs
 from headrace.tables.history import Finding, History, Memory
 from headrace.tables.holes import may_fill_hole, missing_between
 from headrace.tables.ledger import NONE_LANDED, Decision, Run, Stamp, stamp_of
-from headrace.tables.payload import Payload
+from headrace.tables.payload import Payload, Result
 from headrace.tables.settings import Rules
 from headrace.tables.store import Change, Fence, Merge, Published, Snapshot, Store
 
@@ -68,6 +71,7 @@ class Landing:
         run: The run; None takes the place of whichever run stamped last.
         memory: What this process remembers of the run.
         pause: Called with seconds between two tries.
+        table: What messages call the table.
 
     Attributes:
         may_have_landed: Whether a commit was sent that is not known to have failed; then its files are not to be
@@ -79,55 +83,75 @@ class Landing:
     run: Run | None
     memory: Memory = field(default_factory=Memory)
     pause: Callable[[float], object] = time.sleep
+    table: str = "the table"
 
     def __post_init__(self) -> None:
         self._history = History(self.store, self.rules, self.run, self.memory)
         self.may_have_landed = False
 
-    def has_landed(self, epoch: int) -> bool:
+    def has_landed(self, epoch: int, mode: str) -> bool:
         """Steps 1 to 3, before any work is done for an epoch.
+
+        Args:
+            epoch: The epoch.
+            mode: The mode of the payload it will have.
 
         Raises:
             FencedError, CheckpointResetError, TableReplacedError, HistoryGapError: The query must stop.
+            ConfigurationError: The query has landed in another mode so far.
         """
-        finding = self._history.look_up(may_rebase=False)
-        is_landed = self._decide(finding, epoch, self._run(finding.newest)) is Decision.SKIP
+        _, _, decision = self._look(epoch, mode, may_rebase=False)
+        is_landed = decision is Decision.SKIP
         if is_landed:
             self.memory.passed.add_skipped(epoch)
         return is_landed
+
+    def require_new(self, epoch: int, mode: str) -> None:
+        """Before a missing table is created: check that no epoch landed in an earlier one.
+
+        Args:
+            epoch: The epoch it is created for.
+            mode: The mode of the payload it will have.
+
+        Raises:
+            TableReplacedError: One did, and the rules do not accept that.
+        """
+        run = self._run(None)
+        empty = self.memory.passed.empty or NO_EPOCHS
+        self._require_not_lost(replaced.lost_epochs(None, epoch, run, lambda: empty), epoch, run, mode)
 
     def land(self, epoch: int, payload: Payload) -> Outcome:
         """Land one epoch.
 
         Raises:
+            FencedError, CheckpointResetError, TableReplacedError, HistoryGapError: The query must stop.
+            ConfigurationError: The query has landed in another mode so far.
             SchemaMismatchError, LandingError: It was not landed, and why.
             StorageError: The table cannot be read or written.
             CommitUnknownError: It is not known whether it landed.
         """
         if payload.is_nothing:
-            self.memory.passed.add_empty(epoch, self.store, self.rules.query_id, self._run(None).id)
+            self._note_empty(epoch)
             return Outcome()
         may_rebase = payload.may_rebase
         conflict: CommitConflictError | None = None
         for _ in range(_ATTEMPTS):
             if conflict is not None:
                 self.pause(random.uniform(0, _LONGEST_PAUSE_SECONDS))
-            finding = self._history.look_up(may_rebase=may_rebase)  # 1, 2
-            run = self._run(finding.newest)
-            decision = self._decide(finding, epoch, run)  # 3
+            finding, run, decision = self._look(epoch, payload.mode, may_rebase=may_rebase)  # 1, 2, 3
             if decision is Decision.SKIP:
                 _log.info("Epoch %d of query %r has landed before and is skipped.", epoch, self.rules.query_id)
                 self.memory.passed.add_skipped(epoch)
                 return Outcome(was_skipped=True)
             try:
                 if decision is Decision.TAKE_OVER and payload.is_fenced:
-                    self._take_over(finding, run)  # 4
+                    self._take_over(finding, epoch, run, payload.mode)  # 4
                     continue
                 change = payload.change(finding.snapshot, self.store)  # 5
                 if isinstance(change, Merge):
                     self._require_history_since(finding.read_version)
                 _crash.reach("before-commit", epoch)
-                stamp = ledger.next_stamp(finding.newest, self.rules.query_id, epoch, run)
+                stamp = ledger.next_stamp(finding.newest, self.rules.query_id, epoch, run, mode=payload.mode)
                 properties = stamp.properties() | _details(payload) | self.memory.passed.properties()
                 published = self._publish(change, finding.read_version, properties)  # 6
                 _crash.reach("after-commit", epoch)
@@ -145,26 +169,66 @@ class Landing:
             hint="other writers keep changing the table; restart the query when it is quieter, which is safe.",
         )
 
-    def _decide(self, finding: Finding, epoch: int, run: Run) -> Decision:
-        return ledger.decide(
-            finding.newest,
+    def _note_empty(self, epoch: int) -> None:
+        """Until the query has a stamp, only the note tells an epoch without rows from one that was lost."""
+        query_id, run = self.rules.query_id, self._run(None).id
+        try:
+            self.memory.passed.add_empty(epoch, self.store, query_id, run)
+        except HeadraceError as error:
+            if self.memory.last is None:
+                raise
+            _log.warning("It could not be noted that epoch %d of query %r had no rows: %s", epoch, query_id, error)
+
+    def _look(self, epoch: int, mode: str, *, may_rebase: bool) -> tuple[Finding, Run, Decision]:
+        finding = self._history.look_up(may_rebase=may_rebase)
+        lost = self._lost(finding.newest, epoch, self._run(finding.newest))
+        if lost:
+            # Or another run has taken over since, and removed the notes of epochs without rows.
+            finding = self._history.look_up(may_rebase=may_rebase)
+        newest, run = finding.newest, self._run(finding.newest)
+        decision = ledger.decide(
+            newest,
             epoch,
             run,
+            mode=mode,
             is_established=self.memory.last is not None,
             accepts_reset=self.rules.accepts_reset,
         )
+        self._require_not_replaced(finding, mode)
+        self._require_not_lost(lost if newest is None else NO_EPOCHS, epoch, run, mode)
+        return finding, run, decision
+
+    def _require_not_replaced(self, finding: Finding, mode: str) -> None:
+        if self._minds_lost_rows(mode) and finding.newest is not None and finding.replaced is not None:
+            raise replaced.replaced(self.rules.query_id, finding.newest, finding.replaced, self.table)
+
+    def _require_not_lost(self, lost: Epochs, epoch: int, run: Run, mode: str) -> None:
+        if lost and self._minds_lost_rows(mode):
+            raise replaced.lost(self.rules.query_id, epoch, run.checkpoint, lost, self.table)
+
+    def _minds_lost_rows(self, mode: str) -> bool:
+        """A whole result has the rows of all epochs before it."""
+        return mode != Result.mode and not self.rules.accepts_replaced
+
+    def _lost(self, newest: Stamp | None, epoch: int, run: Run) -> Epochs:
+        query_id, known = self.rules.query_id, self.memory.passed.empty or NO_EPOCHS
+        return replaced.lost_epochs(newest, epoch, run, lambda: known | passed.noted_empty(self.store, query_id))
 
     def _run(self, newest: Stamp | None) -> Run:
         if self.run is not None:
             return self.run
         return Run(newest.run, newest.checkpoint) if newest and newest.run else Run("unknown")
 
-    def _take_over(self, finding: Finding, run: Run) -> None:
-        newest = finding.newest
+    def _take_over(self, finding: Finding, epoch: int, run: Run, mode: str) -> None:
+        newest, query_id = finding.newest, self.rules.query_id
         is_reset = newest is not None and newest.is_of_another_checkpoint(run)
         landed = newest.epoch if newest and not is_reset else NONE_LANDED
-        fence = ledger.next_stamp(newest, self.rules.query_id, landed, run, fence_after=finding.read_version)
+        fence = ledger.next_stamp(newest, query_id, landed, run, mode=mode, fence_after=finding.read_version)
         properties = fence.properties() | self.memory.passed.properties()
+        lost = self._lost(newest, epoch, run)
+        if lost:
+            _log.warning("Query %r continues without its epochs %s, which are not in %s.", query_id, lost, self.table)
+            properties[ledger.WITHOUT] = str(lost)
         published = self.store.publish(Fence(), read_version=finding.read_version, properties=properties)
         if published.version > finding.read_version + 1:  # On top of versions that were not looked at.
             if self._history.bookmark_above(finding.read_version, finding.snapshot) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import lance
@@ -24,8 +25,16 @@ def open_or_create(
     *,
     creates: bool,
     settings: FileSettings = FileSettings(),  # noqa: B008 - frozen
+    before_creation: Callable[[], None] = lambda: None,
 ) -> LanceSnapshot:
     """Open the table; if there is none and ``creates``, make an empty one of ``schema``.
+
+    Args:
+        store: The table.
+        schema: The schema of one that is made.
+        creates: Whether to make it.
+        settings: How its files are cut.
+        before_creation: Called before it is made; what it raises is raised, and nothing is made.
 
     Raises:
         TableNotFoundError: There is none, and it is not to be made.
@@ -36,6 +45,7 @@ def open_or_create(
     except TableNotFoundError:
         if not creates:
             raise
+    before_creation()
     try:
         with translated(store.location, "creating the table"):
             _create(store.location, schema, settings)
@@ -89,14 +99,21 @@ def require_fit(
     return snapshot
 
 
-def require_keys(schema: pa.Schema, keys: tuple[str, ...]) -> None:
-    """Check that the table has the key columns.
+def require_keys(rows: pa.Schema, table: pa.Schema, keys: tuple[str, ...]) -> None:
+    """Check that the table has the key columns, and that keys which differ in the rows differ in the table.
 
     Raises:
-        SchemaMismatchError: Naming the one it does not have.
+        SchemaMismatchError: Naming the column that the table does not have, or rounds.
     """
     for key in keys:
-        if key not in schema.names:
+        if key not in table.names:
             raise SchemaMismatchError(
-                f"Key column {key!r} is not in the table, whose columns are {', '.join(schema.names)}."
+                f"Key column {key!r} is not in the table, whose columns are {', '.join(table.names)}."
+            )
+        source, target = rows.field(key).type, table.field(key).type
+        if pa.types.is_floating(source) and pa.types.is_floating(target) and source.bit_width > target.bit_width:
+            raise SchemaMismatchError(
+                f"Key column {key!r} is {source} in the rows and {target} in the table: two keys could be rounded to "
+                f"the same one.",
+                hint=f"cast it to {target} in the query, where the rows of a key can be reduced to one.",
             )

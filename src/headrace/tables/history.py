@@ -10,8 +10,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from headrace._errors import HistoryGapError, TableReplacedError
-from headrace.tables import bookmark
+from headrace._errors import HistoryGapError
+from headrace.tables import bookmark, replaced
 from headrace.tables.bookmark import Bookmark
 from headrace.tables.holes import may_fill_hole, missing_between
 from headrace.tables.ledger import Run, Stamp, stamp_of
@@ -30,14 +30,14 @@ class Seen:
         at: The version it was read down from; None if that was already removed.
         stamp: The newest stamp of the query.
         stamped_at: The version that carries it.
-        replaced: The oldest overwrite or restore above it.
+        replaced: The overwrites and restores above it, newest first.
         missing: Versions above it that were removed.
     """
 
     at: Published | None = None
     stamp: Stamp | None = None
     stamped_at: int = 0
-    replaced: Entry | None = None
+    replaced: tuple[Entry, ...] = ()
     missing: tuple[int, ...] = ()
 
 
@@ -59,11 +59,13 @@ class Finding:
         snapshot: The table.
         newest: The newest stamp of the query, or None.
         read_version: The version that a commit is to be based on.
+        replaced: An overwrite or restore by another writer since that stamp, after which its rows may be gone.
     """
 
     snapshot: Snapshot
     newest: Stamp | None
     read_version: int
+    replaced: Entry | None = None
 
 
 @dataclass
@@ -94,11 +96,7 @@ class History:
     def _since(self, known: Bookmark, snapshot: Snapshot, *, may_rebase: bool) -> Finding:
         """In a run that has stamped before: only what came after its last stamp can matter."""
         if not self._is_kept_or_cleaned(known.at, snapshot):
-            raise TableReplacedError(
-                f"The table does not have the version {known.at.version} that query {self.rules.query_id!r} made: it "
-                f"was dropped and made anew while the query was running. Nothing more was landed.",
-                hint="if that was meant, restart the query: it goes on after the epochs it has landed.",
-            )
+            raise replaced.recreated_under(self.rules.query_id, known.at.version)
         versions: Sequence[int] = range(snapshot.version, known.at.version, -1)
         is_capped = may_rebase and len(versions) > self.rules.lookback
         if is_capped:
@@ -131,13 +129,19 @@ class History:
             seen = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
             seen = replace(seen, at=seen.at or before.at)
             if seen.stamp is None:
-                seen = replace(seen, stamp=before.stamp, replaced=seen.replaced or before.replaced)
+                seen = replace(
+                    seen,
+                    stamp=before.stamp,
+                    stamped_at=before.stamped_at,
+                    replaced=seen.replaced + before.replaced,
+                )
         else:
             snapshot, seen = self._from_bookmark(snapshot)
         self.memory.seen = seen
         if seen.stamp is not None and self.run is not None and seen.stamp.run == self.run.id:
             self._require_not_replaced(seen)
-        return Finding(snapshot, seen.stamp, snapshot.version)
+        by = replaced.undoing(seen.replaced, seen.stamped_at) if seen.stamp is not None else None
+        return Finding(snapshot, seen.stamp, snapshot.version, by)
 
     def _from_bookmark(self, snapshot: Snapshot) -> tuple[Snapshot, Seen]:
         mark = bookmark.read(self.store, self.rules.query_id)
@@ -156,7 +160,8 @@ class History:
         newest = seen.stamp or mark.stamp
         if newest.checkpoint == mark.stamp.checkpoint and newest.epoch < mark.stamp.epoch:
             newest = replace(newest, epoch=mark.stamp.epoch)  # Epochs of one checkpoint only go up.
-        return snapshot, replace(seen, at=seen.at or mark.at, stamp=newest)
+        stamped_at = seen.stamped_at if seen.stamp is not None else mark.at.version
+        return snapshot, replace(seen, at=seen.at or mark.at, stamp=newest, stamped_at=stamped_at)
 
     def _read(self, snapshot: Snapshot, versions: Sequence[int], *, down_to: int | None = None) -> Seen:
         """Read versions, newest first, until one carries a stamp of the query."""
@@ -180,8 +185,8 @@ class History:
                     # Then its result is not in the table; and if it is, to land it once more changes nothing.
                     stamp = replace(stamp, epoch=stamp.epoch - 1)
                 return replace(seen, stamp=stamp, stamped_at=version, missing=tuple(missing))
-            if stamp is None and entry.kind in (Kind.REPLACE, Kind.RESTORE):
-                seen = replace(seen, replaced=entry)
+            if entry.kind in (Kind.REPLACE, Kind.RESTORE):
+                seen = replace(seen, replaced=(*seen.replaced, entry))
         if down_to is not None:
             missing.extend(range(expected, down_to, -1))
         return replace(seen, missing=tuple(missing))
@@ -206,8 +211,8 @@ class History:
             # They are above the stamp, or below it and above what the run that set a fence had looked at.
             mark = self.bookmark_above(max(floor, min(seen.stamped_at, *seen.missing) - 1), snapshot)
             if mark is not None:
-                above = tuple(version for version in seen.missing if version > mark.at.version)
-                seen = replace(seen, missing=above)
+                unread = tuple(version for version in seen.missing if version > mark.at.version)
+                seen = replace(seen, missing=unread)
                 if seen.stamp is None or mark.at.version > seen.stamped_at:
                     seen = replace(seen, stamp=mark.stamp, stamped_at=mark.at.version)
                 elif mark.stamp.checkpoint == seen.stamp.checkpoint:
@@ -217,13 +222,9 @@ class History:
         return seen
 
     def _require_not_replaced(self, seen: Seen) -> None:
-        if seen.replaced is not None:
-            raise TableReplacedError(
-                f"Version {seen.replaced.version} of the table is an {seen.replaced.kind.value} by another writer, "
-                f"made while query {self.rules.query_id!r} was running: rows it has landed may be gone. Nothing more "
-                f"was landed.",
-                hint="if that was meant, restart the query: it goes on after the epochs it has landed.",
-            )
+        by = [entry for entry in seen.replaced if entry.version > seen.stamped_at]
+        if by:
+            raise replaced.replaced_under(self.rules.query_id, by[0])
 
     def _is_kept_or_cleaned(self, made: Published, snapshot: Snapshot) -> bool:
         """Whether a version is in this table, or was; not if the table is another one."""

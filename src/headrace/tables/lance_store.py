@@ -95,7 +95,9 @@ class LanceSnapshot:
         if transaction is None:
             return None
         kind = _KINDS.get(type(transaction.operation), Kind.OTHER)  # type: ignore[arg-type]
-        return Entry(version, transaction.uuid, kind, dict(transaction.transaction_properties or {}))
+        operation, properties = transaction.operation, dict(transaction.transaction_properties or {})
+        restored = int(operation.version) if isinstance(operation, LanceOperation.Restore) else None
+        return Entry(version, transaction.uuid, kind, properties, restored)
 
     def transaction(self, version: int) -> Transaction | _Untold | None:
         """What made a version, or None if it is no longer kept."""

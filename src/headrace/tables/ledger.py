@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from headrace._errors import CheckpointResetError, FencedError, LandingError
+from headrace._errors import CheckpointResetError, ConfigurationError, FencedError, LandingError
 from headrace._version import __version__
 
 # The two keys that other tools rely on. They are never renamed, and only an epoch's own transaction has them.
@@ -21,6 +21,7 @@ FENCE = "headrace.fence.queryId"
 LAST_EPOCH = "headrace.fence.lastEpochId"
 READ_VERSION = "headrace.fence.readVersion"
 FORGETS = "headrace.fence.forgets"
+WITHOUT = "headrace.fence.withoutEpochs"
 RUN_ID = "headrace.runId"
 CHECKPOINT = "headrace.sparkQueryId"
 SUPERSEDED = "headrace.supersededRuns"
@@ -73,6 +74,7 @@ class Stamp:
         given_up: Checkpoints that another one took the place of, newest first, shortened.
         is_fence: Whether it marks a take-over instead of rows.
         read_version: For a fence, the version up to which its run had looked before it was made.
+        mode: The mode its rows land in; empty if not known.
     """
 
     query_id: str
@@ -83,6 +85,7 @@ class Stamp:
     is_fence: bool = False
     read_version: int | None = None
     given_up: tuple[str, ...] = ()
+    mode: str = ""
 
     def is_of_another_checkpoint(self, run: Run) -> bool:
         """Whether it is known to be of another checkpoint than a run's."""
@@ -101,6 +104,7 @@ class Stamp:
             SUPERSEDED: ",".join(self.superseded),
             GIVEN_UP: ",".join(self.given_up),
             READ_VERSION: "" if self.read_version is None else str(self.read_version),
+            MODE: self.mode,
             WRITER: __version__,
         }
         return key | {name: value for name, value in more.items() if value}
@@ -138,6 +142,7 @@ def stamp_of(properties: Mapping[str, str], query_id: str) -> Stamp | None:
         is_fence,
         int(read) if (read := properties.get(READ_VERSION, "")).isdecimal() else None,
         _split(properties.get(GIVEN_UP, "")),
+        properties.get(MODE, ""),
     )
 
 
@@ -154,7 +159,13 @@ class Decision(Enum):
 
 
 def decide(
-    newest: Stamp | None, epoch: int, run: Run, *, is_established: bool = False, accepts_reset: bool = False
+    newest: Stamp | None,
+    epoch: int,
+    run: Run,
+    *,
+    mode: str = "",
+    is_established: bool = False,
+    accepts_reset: bool = False,
 ) -> Decision:
     """Decide about one epoch from the newest stamp of its query.
 
@@ -162,17 +173,20 @@ def decide(
         newest: The newest stamp of the query in the table, or None if there is none.
         epoch: The epoch to be landed.
         run: The run that asks.
+        mode: The mode the epoch's rows land in; empty if not known.
         is_established: Whether this run is known to have stamped the table before.
         accepts_reset: Whether the user has said that a new checkpoint may continue under the old id.
 
     Raises:
         FencedError: Another run has taken over from this one.
+        ConfigurationError: The newest stamp is of another mode.
         CheckpointResetError: The newest stamp is of another checkpoint, and that is not accepted, or has taken the
             place of this one.
     """
     if newest is None:
         return Decision.TAKE_OVER
     if newest.run == run.id:
+        _require_same_mode(newest, mode)
         return Decision.SKIP if epoch <= newest.epoch else Decision.COMMIT
     if is_established or run.id[:_SHORT_ID] in newest.superseded:
         raise FencedError(
@@ -180,6 +194,7 @@ def decide(
             f"{newest.run or '(unknown)'} has taken over and landed epoch {newest.epoch}. Nothing was lost or doubled.",
             hint="two drivers run the same query; leave it to the newer one, or give each its own streamingQueryId.",
         )
+    _require_same_mode(newest, mode)
     if newest.is_of_another_checkpoint(run):
         if run.checkpoint[:_SHORT_ID] in newest.given_up:
             raise CheckpointResetError(
@@ -200,7 +215,25 @@ def decide(
     return Decision.SKIP if epoch <= newest.epoch else Decision.TAKE_OVER
 
 
-def next_stamp(newest: Stamp | None, query_id: str, epoch: int, run: Run, *, fence_after: int | None = None) -> Stamp:
+def _require_same_mode(newest: Stamp, mode: str) -> None:
+    if newest.mode and mode and newest.mode != mode:
+        raise ConfigurationError(
+            f"Query {newest.query_id!r} is to land in mode {_mode_name(mode)}, but what it has landed so far, up to "
+            f"epoch {newest.epoch}, was landed in mode {_mode_name(newest.mode)}: the table would hold a mixture of "
+            f"both. Nothing was changed.",
+            hint=f"set the mode back to {_mode_name(newest.mode)}, or choose a new streamingQueryId. To keep the rows "
+            f"and continue in mode {_mode_name(mode)} under the same id, run `headrace forget TABLE QUERY` first.",
+        )
+
+
+def _mode_name(mode: str) -> str:
+    """A mode as users know it: update appends, and is stamped so."""
+    return "append (or update)" if mode == "append" else mode
+
+
+def next_stamp(
+    newest: Stamp | None, query_id: str, epoch: int, run: Run, *, mode: str = "", fence_after: int | None = None
+) -> Stamp:
     """The stamp that follows ``newest``: it remembers the runs, and checkpoints, that were taken over from.
 
     Args:
@@ -208,6 +241,7 @@ def next_stamp(newest: Stamp | None, query_id: str, epoch: int, run: Run, *, fen
         query_id: The query.
         epoch: The epoch it is of; for a fence, the newest that has landed.
         run: The run that writes it.
+        mode: The mode its rows land in; empty if not known.
         fence_after: The version that was looked at, if it is to be a fence.
     """
     superseded: tuple[str, ...] = ()
@@ -218,7 +252,8 @@ def next_stamp(newest: Stamp | None, query_id: str, epoch: int, run: Run, *, fen
             superseded = _with(newest.run, superseded)
         if newest.is_of_another_checkpoint(run):
             given_up = _with(newest.checkpoint, given_up)
-    return Stamp(query_id, epoch, run.id, run.checkpoint, superseded, fence_after is not None, fence_after, given_up)
+    is_fence = fence_after is not None
+    return Stamp(query_id, epoch, run.id, run.checkpoint, superseded, is_fence, fence_after, given_up, mode)
 
 
 def _with(id: str, remembered: tuple[str, ...]) -> tuple[str, ...]:

@@ -6,11 +6,9 @@ them can be told from one that was lost.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from headrace._errors import HeadraceError
 from headrace.tables import bookmark
 from headrace.tables.epochs import NO_EPOCHS, Epochs
 from headrace.tables.store import Store
@@ -19,8 +17,6 @@ EMPTY = "headrace.emptyEpochs"
 SKIPPED = "headrace.skippedEpochs"
 
 _NOTE = "empty-"
-
-_log = logging.getLogger("headrace.tables")
 
 
 @dataclass(slots=True)
@@ -45,17 +41,17 @@ class Passed:
         self.skipped |= Epochs.of(epoch)
 
     def add_empty(self, epoch: int, store: Store, query_id: str, run: str) -> None:
-        """An epoch had no rows. It needs nothing of the table, so that a table out of reach is only logged."""
+        """An epoch had no rows.
+
+        Raises:
+            TableNotFoundError: There is no table.
+            StorageError: It cannot be noted.
+        """
         name = _name(query_id, run)
-        try:
-            store.open()
-            if self.empty is None:
-                self.empty = Epochs.parse(store.read_note(name) or "")
-            if epoch not in self.empty:
-                self.empty |= Epochs.of(epoch)
-                store.write_note(name, str(self.empty))
-        except HeadraceError as error:
-            _log.warning("It could not be noted that epoch %d of query %r had no rows: %s", epoch, query_id, error)
+        store.open()
+        known = Epochs.parse(store.read_note(name) or "") if self.empty is None else self.empty
+        self.empty = known | Epochs.of(epoch)
+        store.write_note(name, str(self.empty))
 
     def clear(self, store: Store, query_id: str, run: str) -> None:
         """A version has told of it."""

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headrace._errors import ConfigurationError, DataLossError, SchemaMismatchError, TableNotFoundError
-from headrace.tables.align import Alignment, is_blob
+from headrace.tables.align import Alignment
 from headrace.tables.changes import files_of, fragments_of, is_untouched, live_rows, size_of
+from headrace.tables.conversion import is_blob
 from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
 from headrace.tables.location import Location
 from headrace.tables.settings import ReadSettings

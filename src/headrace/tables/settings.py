@@ -20,12 +20,14 @@ class Rules:
         lookback: Versions of other writers that one commit in the steady state reads at most.
         on_history_gap: Whether history that is missing where it matters is worth a warning or an error.
         accepts_reset: Whether a new checkpoint may go on under the same key.
+        accepts_replaced: Whether to continue in a table that no longer has what the query landed in it.
     """
 
     query_id: str
     lookback: int = DEFAULT_LOOKBACK
     on_history_gap: Literal["warn", "fail"] = "warn"
     accepts_reset: bool = False
+    accepts_replaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)

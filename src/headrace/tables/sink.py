@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
 
 from headrace._errors import CommitUnknownError, HeadraceError, StorageError
+from headrace.tables import checkpoint as checkpoints
 from headrace.tables import creation
 from headrace.tables.commit import Landing, Outcome, land_once
 from headrace.tables.history import Memory
@@ -41,22 +42,52 @@ class Sink:
         self.settings = settings
         self.store = LanceStore(settings.location)
 
-    def prepare(self, schema: pa.Schema, *, fills: bool = True) -> LanceSnapshot:
+    def prepare(
+        self, schema: pa.Schema, *, fills: bool = True, before_creation: Callable[[], None] = lambda: None
+    ) -> LanceSnapshot:
         """Before rows are written: make the table or its new columns if told to, and see that the rows fit.
+
+        Args:
+            schema: The rows' schema.
+            fills: Whether columns that the rows do not have are filled with null.
+            before_creation: Called before a missing table is created; it may raise, and then there is none.
 
         Raises:
             TableNotFoundError: There is no table.
             SchemaMismatchError: The rows do not fit.
         """
         settings = self.settings
-        snapshot = creation.open_or_create(self.store, schema, creates=settings.creates_table, settings=settings.files)
+        snapshot = creation.open_or_create(
+            self.store,
+            schema,
+            creates=settings.creates_table,
+            settings=settings.files,
+            before_creation=before_creation,
+        )
         if settings.replaces_schema:
             return snapshot
         return creation.require_fit(self.store, snapshot, schema, merges=settings.merges_schema, fills=fills)
 
+    def require_new(self, checkpoint: str, mode: str) -> None:
+        """Before a missing table is created for an epoch whose number is not known: see what the checkpoint says.
+
+        Only a local one is read. The epochs of others are looked at when the first one is committed.
+
+        Args:
+            checkpoint: Where Spark's checkpoint is; empty if not known.
+            mode: The mode of the payload the epoch will have.
+
+        Raises:
+            TableReplacedError: Epochs of it landed in an earlier table, and the rules do not accept that.
+        """
+        known = checkpoints.read_if_local(checkpoint)
+        if known is not None:
+            self.landing(Run("", known.id)).require_new(max(known.planned, default=0), mode)
+
     def landing(self, run: Run | None) -> Landing:
         """The commit protocol for one run."""
-        return Landing(self.store, self.settings.rules, run, self._memory(run))
+        table = f"the table {self.settings.location}"
+        return Landing(self.store, self.settings.rules, run, self._memory(run), table=table)
 
     def may_be_replay(self, run: Run) -> bool:
         """Whether the next epoch of the run may have landed before: only its first can."""

@@ -28,12 +28,21 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One version in the table's history."""
+    """One version in the table's history.
+
+    Attributes:
+        version: Its number.
+        uuid: Its transaction's own id.
+        kind: What it did.
+        properties: What its writer attached to it.
+        restored: For a restore, the version it put back.
+    """
 
     version: int
     uuid: str
     kind: Kind
     properties: Mapping[str, str] = field(default_factory=dict)
+    restored: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

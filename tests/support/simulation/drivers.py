@@ -48,12 +48,21 @@ class Driver:
         memory: What its process remembers; losing it is a new process of the same run.
     """
 
-    def __init__(self, world: World, query: Query, name: str, checkpoint: Checkpoint, on_history_gap: str) -> None:
+    def __init__(
+        self,
+        world: World,
+        query: Query,
+        name: str,
+        checkpoint: Checkpoint,
+        on_history_gap: str,
+        accepts_replaced: bool,
+    ) -> None:
         self._world = world
         self.query = query
         self.checkpoint = checkpoint
         self.run = Run(name, checkpoint.id)
-        self._rules = Rules(query.id, world.plan.lookback, on_history_gap, world.plan.accepts_reset)  # type: ignore[arg-type]
+        plan = world.plan
+        self._rules = Rules(query.id, plan.lookback, on_history_gap, plan.accepts_reset, accepts_replaced)  # type: ignore[arg-type]
         self.memory = Memory()
         self.error: HeadraceError | None = None
         self.process = Process(name, self._drive)
@@ -89,7 +98,7 @@ class Driver:
 
     def _land(self, store: SimulatedStore, epoch: int) -> None:
         landing = Landing(store, self._rules, self.run, self.memory, pause=lambda seconds: None)
-        if self._world.plan.way == "sink" and self.memory.last is None and landing.has_landed(epoch):
+        if self._world.plan.way == "sink" and self.memory.last is None and landing.has_landed(epoch, self.query.mode):
             store.say(f"is told that epoch {epoch} has landed before")
             self._world.oracle.was_acknowledged(self.query, epoch, None, self.checkpoint.id)
             return

@@ -12,23 +12,24 @@ from headrace.tables import bookmark, commit, history, ledger
 from headrace.tables.commit import Landing
 from headrace.tables.history import History
 from headrace.tables.ledger import Decision, Run, Stamp
+from headrace.tables.passed import Passed
 from headrace.tables.payload import Rows, Upserts
 from simulation.plan import EVENTS, FAULTS, OTHERS, Query
 
 _decide = ledger.decide
 
 
-def _never_skip(newest: Stamp | None, epoch: int, run: Run, **rules: bool) -> Decision:
+def _never_skip(newest: Stamp | None, epoch: int, run: Run, **rules: Any) -> Decision:
     """Whether the epoch is newer than the newest stamp does not matter."""
     return _decide(newest, epoch if newest is None else max(epoch, newest.epoch + 1), run, **rules)
 
 
-def _never_reset(newest: Stamp | None, epoch: int, run: Run, **rules: bool) -> Decision:
+def _never_reset(newest: Stamp | None, epoch: int, run: Run, **rules: Any) -> Decision:
     """Which checkpoint an epoch is of does not matter."""
     return _decide(newest, epoch, Run(run.id), **rules)
 
 
-def _never_given_up(newest: Stamp | None, epoch: int, run: Run, **rules: bool) -> Decision:
+def _never_given_up(newest: Stamp | None, epoch: int, run: Run, **rules: Any) -> Decision:
     """Which checkpoints came before does not matter."""
     return _decide(newest and replace(newest, given_up=()), epoch, run, **rules)
 
@@ -55,6 +56,9 @@ _MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     ],
     "the bookmark of each run": [(bookmark, "_name", lambda stamp: bookmark.key_of(stamp.query_id) + ".json")],
     "the other runs' bookmarks": [(History, "bookmark_above", _nothing)],
+    "the look for epochs that were lost with a table": [(Landing, "_require_not_lost", _nothing)],
+    "the look for a table that was overwritten": [(Landing, "_require_not_replaced", _nothing)],
+    "the note of an epoch without rows": [(Passed, "add_empty", _nothing)],
     "the suspicion of holes": [(commit, "may_fill_hole", _never), (history, "may_fill_hole", _never)],
 }
 MUTANTS = tuple(_MUTANTS)
@@ -72,6 +76,13 @@ _SLEEPERS: dict[str, Any] = {
     "may_replace": False,
     "has_tags": False,
 }
+# Where somebody replaces the table now and then, and the checkpoints stay.
+_REPLACED: dict[str, Any] = {
+    "accepts_replaced": False,
+    "others": dict.fromkeys(OTHERS, 1) | dict.fromkeys(("overwrite", "restore", "recreate"), 1),
+    "may_replace": True,
+    "has_tags": False,
+}
 _RESETS = {"start": 2, "kill": 2, "freeze": 1, "forget": 1, "reset": 3}
 # Some parts are needed only where several rare things come together. These are the mixtures in which they often do.
 SLANTS: dict[str, dict[str, Any]] = {
@@ -83,6 +94,8 @@ SLANTS: dict[str, dict[str, Any]] = {
         "may_replace": False,
         "has_tags": False,
     },
+    "the look for epochs that were lost with a table": _REPLACED,
+    "the look for a table that was overwritten": _REPLACED,
     "the bookmark of each run": _SLEEPERS,
     "the look for rivals after a commit": _SLEEPERS
     | {"others": dict.fromkeys(OTHERS, 0) | {"append": 2, "clean": 6, "tag": 6}, "has_tags": True},

@@ -8,7 +8,7 @@ from typing import Any
 
 from memory_store import Did, MemoryStore, MemoryTable, Version
 
-from headrace.tables import ledger
+from headrace.tables import bookmark, ledger
 from headrace.tables.store import Published
 from simulation.plan import EPOCHS, FOREIGN, Plan, Query
 
@@ -29,6 +29,7 @@ class Oracle:
         newest: Of each query, the newest epoch that is stamped in the table as it is now.
         checkpoints: Of each query, the checkpoints that were the table's, and last the one that is.
         doubled: An epoch that landed again. Who did it is yet to be heard.
+        accepting: The runs that may continue in a table which was replaced.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -40,6 +41,10 @@ class Oracle:
         self._content: dict[str, tuple[int, ...]] = {query.id: () for query in queries}
         self._landed: dict[str, set[tuple[str, int]]] = {query.id: set() for query in queries}
         self._is_continued = {query.id: True for query in queries}
+        self._replaced_at: dict[str, int | None] = {query.id: None for query in queries}
+        self._replaced_rows: dict[str, tuple[int, ...]] = {}
+        self._is_accepted = {query.id: False for query in queries}
+        self.accepting: set[str] = set()
         self.foreign: set[int] = set()
         self.doubled: DoubledError | None = None
         self.newest: dict[str, int] = {query.id: ledger.NONE_LANDED for query in queries}
@@ -51,6 +56,7 @@ class Oracle:
         if version is not table.newest or self.doubled:
             return
         properties = version.entry.properties
+        self._require_accepted(table, properties)
         if ledger.QUERY_ID in properties:
             self._land(self._queries[properties[ledger.QUERY_ID]], properties)
         if self.doubled is not None:
@@ -61,6 +67,18 @@ class Oracle:
             if not (self._has_tags and ledger.RUN_ID in properties):
                 raise
             self.doubled = DoubledError(str(error))
+
+    def _require_accepted(self, table: MemoryTable, properties: Mapping[str, str]) -> None:
+        """A query continues in a table that another writer has replaced only if it may, or if either was cleaned up."""
+        query_id = properties.get(ledger.QUERY_ID) or properties.get(ledger.FENCE)
+        if query_id is None:
+            return
+        run = properties[ledger.RUN_ID]
+        self._is_accepted[query_id] |= run in self.accepting or self._queries[query_id].mode == "complete"
+        at = self._replaced_at[query_id]
+        if at in table.versions and _knows(table, query_id, below=at) and not self._is_accepted[query_id]:
+            raise WrongError(f"{run} of {query_id} continues in a table that was replaced, and nobody accepted that")
+        self._replaced_at[query_id] = None
 
     def _note_checkpoint(self, table: MemoryTable, version: Version) -> None:
         """An overwrite may fill a hole in the history: it is the newest of its query, if not of the table."""
@@ -90,7 +108,8 @@ class Oracle:
             self.doubled = DoubledError(f"{run} lands epoch {epoch} of {query.id}, and epoch {before} has landed")
             return
         skipped = [other for other in range(before + 1, epoch) if other not in query.empty]
-        if skipped and query.mode != "complete" and self._is_continued[query.id]:
+        is_excused = not self._is_continued[query.id] and self._is_accepted[query.id]
+        if skipped and query.mode != "complete" and not is_excused:
             raise WrongError(f"{run} lands epoch {epoch} of {query.id}, and epochs {skipped} have not landed")
         self.newest[query.id] = epoch
         self._landed[query.id].add((properties[ledger.CHECKPOINT], epoch))
@@ -120,7 +139,15 @@ class Oracle:
         self.foreign = {row for row in rows if row >= FOREIGN}
         for query in self._queries.values():
             span = range(query.base, query.base + 100_000)
-            self._content[query.id] = tuple(row for row in rows if row in span)
+            before, after = tuple(sorted(self._content[query.id])), tuple(row for row in rows if row in span)
+            if self._replaced_at[query.id] is None:
+                self._replaced_rows[query.id] = before
+            if is_new or after == self._replaced_rows[query.id]:  # a restore may bring it all back
+                self._replaced_at[query.id] = None
+            elif after != before:
+                self._replaced_at[query.id] = table.newest.entry.version
+            self._content[query.id] = after
+            self._is_accepted[query.id] = False
             if is_new:
                 self.newest[query.id] = ledger.NONE_LANDED
                 self.checkpoints[query.id].clear()
@@ -157,6 +184,14 @@ class Oracle:
             doubled = [epoch for epoch, count in times.items() if count > 1]
             if doubled and query.mode != "complete":
                 raise WrongError(f"epochs {doubled} of {query.id} are stamped more than once")
+
+
+def _knows(table: MemoryTable, query_id: str, *, below: int) -> bool:
+    """Whether what a table keeps says that a query had come to it before a version."""
+    stamps = [
+        ledger.stamp_of(each.entry.properties, query_id) for number, each in table.versions.items() if number < below
+    ]
+    return any(stamps) or bookmark.read(MemoryStore(table), query_id) is not None
 
 
 class WatchedTable(MemoryTable):

@@ -63,6 +63,7 @@ class Plan:
         lookback: How many versions of others a commit reads at most.
         on_history_gap: What the queries do about history that is missing.
         accepts_reset: Whether a new checkpoint lands its epochs as new rows.
+        accepts_replaced: Whether a query continues in a table that lost what it had landed, without being asked.
         shares_checkpoint: Whether a driver that is started beside another uses the same checkpoint or a copy.
         others: How often other writers do each of the things they do.
         events: How often the world does each of the things it does to drivers.
@@ -77,6 +78,7 @@ class Plan:
     lookback: int
     on_history_gap: str
     accepts_reset: bool
+    accepts_replaced: bool
     shares_checkpoint: bool
     others: Mapping[str, float]
     events: Mapping[str, float]
@@ -119,6 +121,7 @@ def plan_for(seed: int) -> tuple[Plan, random.Random]:
         chance.choice([1, 2, 100]),
         chance.choice(["warn", "fail"]),
         False,
+        random.Random(f"owner of {seed}").random() < 0.3,
         chance.random() < 0.4,
         others,
         events,

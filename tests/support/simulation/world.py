@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from memory_store import MemoryStore
 from memory_world import MemoryWorld
 
-from headrace._errors import CheckpointResetError, HeadraceError, HistoryGapError, LandingError
+from headrace._errors import CheckpointResetError, HeadraceError, HistoryGapError, LandingError, TableReplacedError
 from headrace.tables.audit import account
 from headrace.tables.chronicle import stamped_event
 from headrace.tables.ledger import FENCE, QUERY_ID
@@ -51,6 +52,7 @@ class World:
             query.id: [Checkpoint(f"checkpoint of {query.id}")] for query in self.plan.queries
         }
         self.runs = 0
+        self._owner = random.Random(f"owners of {seed}")
         self.errors: list[HeadraceError] = []
         self.was_told_twice = False
         acts = {what: weight for what, weight in self.plan.others.items() if weight}
@@ -72,6 +74,8 @@ class World:
         except DoubledError as error:
             self._require_told(error)
             return self
+        if not self.others.replaced and any(isinstance(error, TableReplacedError) for error in self.errors):
+            raise WrongError("nobody replaced the table, and a driver stops because somebody did")
         self.oracle.require_all(self.table, was_replaced=bool(self.others.replaced))
         if not self.others.replaced and self.weather.is_noted and self.plan.on_history_gap == "warn":
             self._require_clean_account()
@@ -123,22 +127,37 @@ class World:
         if driver.process.is_over:
             self.drivers.remove(driver)
 
-    def _start(self, query: Query, on_history_gap: str | None = None) -> Driver:
+    def _start(self, query: Query, **rules: Any) -> Driver:
         """A run of a query: from the checkpoint as it is, or as somebody copied it."""
         known = self.checkpoints[query.id]
         checkpoint = known[-1]
         if not self.plan.shares_checkpoint and any(driver.query is query for driver in self.drivers):
             checkpoint = replace(self.chance.choice(known))
             known.append(checkpoint)
-        return self._start_from(query, checkpoint, on_history_gap)
+        return self._start_from(query, checkpoint, **rules)
 
-    def _start_from(self, query: Query, checkpoint: Checkpoint, on_history_gap: str | None = None) -> Driver:
+    def _start_from(
+        self,
+        query: Query,
+        checkpoint: Checkpoint,
+        on_history_gap: str | None = None,
+        accepts_replaced: bool | None = None,
+    ) -> Driver:
         self.runs += 1
         name = f"run-{self.runs}"
-        self.story.say(name, f"starts, for {query.id}; {checkpoint.id} has {checkpoint.done} as done")
-        driver = Driver(self, query, name, checkpoint, on_history_gap or self.plan.on_history_gap)
+        accepts = self._accepts_replaced() if accepts_replaced is None else accepts_replaced
+        said = " and accepts a table that was replaced" if accepts else ""
+        self.story.say(name, f"starts, for {query.id}{said}; {checkpoint.id} has {checkpoint.done} as done")
+        driver = Driver(self, query, name, checkpoint, on_history_gap or self.plan.on_history_gap, accepts)
+        if accepts:
+            self.oracle.accepting.add(name)
         self.drivers.append(driver)
         return driver
+
+    def _accepts_replaced(self) -> bool:
+        """Some accept it beforehand, some when they have been stopped by it, some only in the end."""
+        is_told = any(isinstance(error, TableReplacedError) for error in self.errors)
+        return self.plan.accepts_replaced or (is_told and self._owner.random() < 0.5)
 
     def _kill(self) -> None:
         if self.drivers:
@@ -192,26 +211,29 @@ class World:
         if landed and landed[-1] != known[-1].id:
             is_welcome = self.plan.accepts_reset and known[-1].id not in landed
             stopped = self._alone(query)
-            expected = HistoryGapError | None if is_welcome else CheckpointResetError | HistoryGapError | None
-            if not isinstance(stopped.error, expected):
+            expected = HistoryGapError | TableReplacedError | None
+            if not isinstance(stopped.error, expected if is_welcome else expected | CheckpointResetError):
                 raise WrongError(f"{stopped.run.id} is not of the table's checkpoint, and is told: {stopped.error}")
             # Its owner goes back to the checkpoint that the table's epochs are of.
             theirs = [each for each in known if each.id == landed[-1]]
             known.append(max(theirs, key=lambda checkpoint: checkpoint.done))
-        last = self._alone(query)
+        last, rules = self._alone(query), dict[str, Any]()
         if isinstance(last.error, HistoryGapError) and self.plan.on_history_gap == "fail":
             # What its hint says: look which epochs' rows are there.
             landed = self.oracle.newest[query.id]
             last.checkpoint.done = max(last.checkpoint.done, landed)
             last.checkpoint.planned = max(last.checkpoint.planned, landed)
-            last = self._alone(query, "warn")
+            rules["on_history_gap"] = "warn"
+            last = self._alone(query, **rules)
+        if isinstance(last.error, TableReplacedError):
+            last = self._alone(query, **rules, accepts_replaced=True)
         if last.error is not None:
             raise WrongError(f"{last.run.id} is alone, nothing goes wrong, and it stops: {last.error}") from last.error
         if last.checkpoint.done != EPOCHS - 1:
             raise WrongError(f"{last.run.id} is alone and ends at epoch {last.checkpoint.done}")
 
-    def _alone(self, query: Query, on_history_gap: str | None = None) -> Driver:
-        driver = self._start(query, on_history_gap)
+    def _alone(self, query: Query, **rules: Any) -> Driver:
+        driver = self._start(query, **rules)
         for _ in range(_LONGEST):
             if driver.process.is_over:
                 return driver
