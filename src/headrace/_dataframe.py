@@ -17,6 +17,7 @@ from headrace._errors import ClosedError, ConsumedError, InvalidArgumentError
 from headrace._execution import Execution
 from headrace._reader import RecordBatchReader
 from headrace._runtime import workers
+from headrace._stream import BatchReading
 from headrace._translate import translate
 
 if TYPE_CHECKING:
@@ -66,8 +67,8 @@ class Host:
 
     def run(
         self, query: Query, read_ahead: ReadAhead = _STREAMED, *, partitioned: bool = False
-    ) -> list[RecordBatchReader]:
-        """Start a run and give its readers: one, or one per partition."""
+    ) -> list[BatchReading]:
+        """Start a run and give what is read of it: one result, or one per partition."""
         self.require_open()
         planned = self.engine.plan(query)
         schema = planned.schema
@@ -123,10 +124,9 @@ class _Readers:
         self._lock = threading.RLock()
         self._open = len(drains)
 
-    def open(self, schema: pa.Schema) -> list[RecordBatchReader]:
+    def open(self, schema: pa.Schema) -> list[BatchReading]:
         return [
-            RecordBatchReader(schema, drain.channel, start=drain.start, stop=self._stopper(drain))
-            for drain in self._drains
+            BatchReading(schema, drain.channel, start=drain.start, stop=self._stopper(drain)) for drain in self._drains
         ]
 
     def _stopper(self, drain: Drain) -> Callable[[str], None]:
@@ -168,14 +168,14 @@ class DataFrame:
             PlanError: The query cannot be planned.
             ResourcesExhaustedError: It reads more tables at once than there are worker threads.
         """
-        return self._run()[0]
+        return RecordBatchReader(self._run()[0])
 
     def execute_stream_partitioned(self) -> list[RecordBatchReader]:
         """Run the query and read each partition of its result by itself, all at the same time if wanted.
 
         Raises as ``execute_stream`` does.
         """
-        return self._run(partitioned=True)
+        return [RecordBatchReader(reading) for reading in self._run(partitioned=True)]
 
     def collect(self) -> RecordBatchReader:
         """Run the query to its end and keep the whole result in memory, as a reader of the same kind.
@@ -183,7 +183,9 @@ class DataFrame:
         Raises:
             HeadraceError: As ``execute_stream``, and whatever the query fails with.
         """
-        return self._run(_COLLECTED)[0]._wait_until_over()
+        reading = self._run(_COLLECTED)[0]
+        reading.wait_until_over()
+        return RecordBatchReader(reading)
 
     def count(self) -> int:
         """Run the query and count its rows, keeping none; the frame stays usable.
@@ -191,7 +193,7 @@ class DataFrame:
         Raises:
             HeadraceError: As ``execute_stream``, and whatever the query fails with.
         """
-        with self._host.run(self._checked())[0] as reader:
+        with RecordBatchReader(self._host.run(self._checked())[0]) as reader:
             return sum(batch.num_rows for batch in reader)
 
     def show(self, rows: int = 20) -> None:
@@ -286,11 +288,11 @@ class DataFrame:
         """Execute the frame as a stream, for the Arrow PyCapsule interface."""
         return self.execute_stream().__arrow_c_stream__(requested_schema)
 
-    def _run(self, read_ahead: ReadAhead = _STREAMED, *, partitioned: bool = False) -> list[RecordBatchReader]:
+    def _run(self, read_ahead: ReadAhead = _STREAMED, *, partitioned: bool = False) -> list[BatchReading]:
         with self._lock:
-            readers = self._host.run(self._checked(), read_ahead, partitioned=partitioned)
+            readings = self._host.run(self._checked(), read_ahead, partitioned=partitioned)
             self._query, self._consumed = None, True
-        return readers
+        return readings
 
     def _checked(self) -> Query:
         if self._consumed:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from types import TracebackType
 from typing import Any, Self
 
 import pyarrow as pa
 
-from headrace._channel import Channel
 from headrace._errors import ClosedError, HeadraceError
 from headrace._runtime import workers
 from headrace._stream import BatchReading
@@ -28,17 +27,10 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
     # The readers pyarrow makes cannot be subclassed, as their C++ side cannot be set from Python, except for
     # the one of IPC streams, which opens a file. Everything below goes around that file; it is read only by
     # C++ code that takes the reader apart (pyarrow.dataset, Flight), and serves the same batches.
-    def __init__(
-        self,
-        schema: pa.Schema,
-        channel: Channel,
-        *,
-        start: Callable[[], None] | None = None,
-        stop: Callable[[str], None] | None = None,
-    ) -> None:
-        self._reading = BatchReading(channel, start, stop)
-        self._schema = schema
-        super().__init__(pa.PythonFile(_IpcFile(schema, self._reading), mode="r"))
+    def __init__(self, reading: BatchReading) -> None:
+        self._reading = reading
+        self._schema = reading.schema
+        super().__init__(pa.PythonFile(_IpcFile(self._schema, reading), mode="r"))
 
     @property
     def schema(self) -> pa.Schema:
@@ -91,10 +83,6 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
         """Release the stream and everything upstream; idempotent."""
         workers.require_same_process()
         self._reading.close()
-
-    def _wait_until_over(self) -> Self:
-        self._reading.wait_until_over()
-        return self
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self

@@ -21,15 +21,19 @@ class BatchReading:
     """One reading of one channel of batches, from the first batch to exactly one of end, error and cancel.
 
     Args:
+        schema: The schema of the batches.
         channel: Where the batches come from.
         start: Called before the first read.
         stop: Called once, with the reason, when nothing more will be read.
     """
 
-    def __init__(self, channel: Channel, start: Callable[[], None] | None, stop: Callable[[str], None] | None) -> None:
+    def __init__(
+        self, schema: pa.Schema, channel: Channel, *, start: Callable[[], None], stop: Callable[[str], None]
+    ) -> None:
+        self.schema = schema
         self._channel = channel
-        self._start = start
-        self._stop = stop
+        self._start: Callable[[], None] | None = start
+        self._stop: Callable[[str], None] | None = stop
         self._taken: deque[pa.RecordBatch] = deque()
         self._lock = threading.RLock()
         self._ended = False
