@@ -35,7 +35,9 @@ MAY_IMPORT = {
 # Each module at the bottom, and all of headrace that it may import.
 MAY_IMPORT_OF_HEADRACE = {
     "_errors": set(),
-    "_arrow": {"_errors"},
+    "_arrow": {"_arrow_schema", "_errors", "_numbers"},
+    "_arrow_schema": {"_errors", "_numbers"},
+    "_arrow_fill": set(),
     "_async_waiters": set(),
     "_numbers": {"_errors"},
     "_batch_queue": {"_numbers"},
@@ -45,7 +47,7 @@ MAY_IMPORT_OF_HEADRACE = {
 
 # Each package, and all of headrace outside of it that it may import.
 MAY_IMPORT_FROM_OUTSIDE = {
-    "tables": {"_errors", "_arrow", "_crash", "_version"},
+    "tables": {"_errors", "_arrow_fill", "_crash", "_version"},
     "spark": {"_errors", "tables"},
     "pipeline": {"_errors", "spark"},
     "cli": {"_crash", "_errors", "_reader", "_render", "_session", "_version", "pipeline", "spark", "tables", "ui"},

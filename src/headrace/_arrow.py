@@ -7,7 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from headrace._arrow_schema import require_same_fields
 from headrace._errors import InvalidArgumentError, SchemaMismatchError
+from headrace._numbers import kind_of
 
 # Asking a batch for its exact size costs more than queueing it; below this the buffers' sizes will do.
 _EXACT_SIZE_FROM = 64 * 1024
@@ -19,59 +21,6 @@ def batch_size_in_bytes(batch: pa.RecordBatch) -> int:
     return size if size < _EXACT_SIZE_FROM else int(batch.nbytes)
 
 
-def require_schema(schema: object, what: str) -> pa.Schema:
-    """Return ``schema`` if a table can have it.
-
-    Raises:
-        InvalidArgumentError: It is not a ``pyarrow.Schema``, has no column, has two of one name, or has a type
-            that cannot be queried.
-    """
-    if not isinstance(schema, pa.Schema):
-        raise InvalidArgumentError(
-            f"{what} must be a pyarrow.Schema, not {_kind(schema)}.",
-            hint="build one with pyarrow.schema([...]).",
-        )
-    if not schema.names:
-        raise InvalidArgumentError(f"{what} has no column.", hint="give the table at least one field.")
-    twice = sorted({name for name in schema.names if schema.names.count(name) > 1})
-    if twice:
-        raise InvalidArgumentError(
-            f"{what} has more than one column named {', '.join(map(repr, twice))}.", hint="rename them."
-        )
-    for field in schema:
-        if _has_sparse_union(field.type):
-            raise InvalidArgumentError(
-                f"{what} has a sparse union in column {field.name!r}, which the engine does not carry rightly.",
-                hint="cast it to a dense union or a struct.",
-            )
-    return schema
-
-
-def _has_sparse_union(kind: pa.DataType) -> bool:
-    if pa.types.is_union(kind) and kind.mode == "sparse":
-        return True
-    return any(_has_sparse_union(kind.field(i).type) for i in range(kind.num_fields))
-
-
-def same_fields(left: pa.Schema, right: pa.Schema) -> bool:
-    """Whether names, order, types and nullability agree; metadata may differ."""
-    return bool(left.equals(right, check_metadata=False))
-
-
-def require_same_fields(actual: pa.Schema, expected: pa.Schema, what: str) -> None:
-    """Check that ``actual`` has the fields of ``expected``.
-
-    Raises:
-        SchemaMismatchError: Naming both schemas and the first difference.
-    """
-    if not same_fields(actual, expected):
-        raise SchemaMismatchError(
-            f"{what} does not have the table's schema: {_first_difference(actual, expected)}. "
-            f"Table: ({describe_schema(expected)}); given: ({describe_schema(actual)}).",
-            hint="cast it to the table's schema first, nullability included.",
-        )
-
-
 def conform(batch: pa.RecordBatch, schema: pa.Schema, what: str) -> pa.RecordBatch:
     """Return ``batch`` under exactly ``schema``, metadata included, without copying.
 
@@ -79,7 +28,7 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, what: str) -> pa.RecordBat
         SchemaMismatchError: The fields differ, or a field that may not be null holds nulls.
     """
     if not isinstance(batch, pa.RecordBatch):
-        raise SchemaMismatchError(f"{what} is not a pyarrow.RecordBatch but {_kind(batch)}.")
+        raise SchemaMismatchError(f"{what} is not a pyarrow.RecordBatch but {kind_of(batch)}.")
     if not batch.schema.equals(schema, check_metadata=True):
         require_same_fields(batch.schema, schema, what)
         batch = pa.RecordBatch.from_arrays(batch.columns, schema=schema)
@@ -98,50 +47,6 @@ def require_no_nulls(batch: pa.RecordBatch, required: Iterable[int], what: str) 
                 f"{what} holds nulls in column {batch.schema.names[index]!r}, which is declared not null.",
                 hint="drop those rows, or declare the column nullable.",
             )
-
-
-def required_columns(schema: pa.Schema) -> tuple[int, ...]:
-    """Positions of the columns that may hold no null."""
-    return tuple(index for index, field in enumerate(schema) if not field.nullable)
-
-
-def filler(field: pa.Field, rows: int) -> pa.Array:
-    """An array that stands in for a column nobody reads: nulls, or zeros where nulls are not allowed."""
-    if isinstance(field.type, pa.BaseExtensionType):
-        storage = filler(pa.field("", field.type.storage_type, nullable=field.nullable), rows)
-        return pa.ExtensionArray.from_storage(field.type, storage)
-    empty = pa.nulls(rows, field.type)
-    return empty if field.nullable else _without_nulls(empty)
-
-
-def _without_nulls(array: pa.Array) -> pa.Array:
-    kind, rows = array.type, len(array)
-    if pa.types.is_dictionary(kind):
-        indices = _without_nulls(pa.nulls(rows, kind.index_type))
-        return pa.DictionaryArray.from_arrays(indices, filler(pa.field("", kind.value_type, nullable=False), 1))
-    if pa.types.is_struct(kind):
-        return pa.StructArray.from_arrays([filler(child, rows) for child in kind], fields=list(kind))
-    if pa.types.is_fixed_size_list(kind):
-        values = filler(kind.value_field, rows * kind.list_size)
-        return pa.FixedSizeListArray.from_arrays(values, type=kind)
-    if pa.types.is_run_end_encoded(kind):
-        runs = min(rows, 1)
-        values = filler(pa.field("", kind.value_type, nullable=False), runs)
-        return pa.RunEndEncodedArray.from_arrays(pa.array([rows] * runs, kind.run_end_type), values, type=kind)
-    if pa.types.is_union(kind):
-        first = filler(kind.field(0).with_nullable(False), rows)
-        others = [filler(kind.field(i), 0) for i in range(1, kind.num_fields)]
-        codes = pa.array([kind.type_codes[0]] * rows, pa.int8())
-        names = [kind.field(i).name for i in range(kind.num_fields)]
-        return pa.UnionArray.from_dense(
-            codes, pa.array(range(rows), pa.int32()), [first, *others], names, kind.type_codes
-        )
-    # What nulls() makes is zeros under a mask: take the mask off.
-    if pa.types.is_nested(kind):
-        is_view = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
-        buffers = array.buffers()[: 3 if is_view else 2]
-        return pa.Array.from_buffers(kind, rows, [None, *buffers[1:]], null_count=0, children=[array.values])
-    return pa.Array.from_buffers(kind, rows, [None, *array.buffers()[1:]], null_count=0)
 
 
 class BatchStream:
@@ -203,14 +108,9 @@ def open_stream(source: Any, what: str) -> BatchStream:
         )
     raise InvalidArgumentError(
         f"{what} must be a RecordBatch, a Table, a reader, or anything with __arrow_c_stream__ or "
-        f"__arrow_c_array__, not {_kind(source)}.",
+        f"__arrow_c_array__, not {kind_of(source)}.",
         hint="pyarrow.record_batch(...) or pyarrow.table(...) makes one from Python values.",
     )
-
-
-def describe_schema(schema: pa.Schema) -> str:
-    """One line with every field: ``id int64 not null, name string``."""
-    return ", ".join(_describe_field(field) for field in schema)
 
 
 def _read(reader: Any) -> Iterator[pa.RecordBatch]:
@@ -220,28 +120,3 @@ def _read(reader: Any) -> Iterator[pa.RecordBatch]:
         except StopIteration:
             return
         yield batch
-
-
-def _describe_field(field: pa.Field) -> str:
-    return f"{field.name} {field.type}{'' if field.nullable else ' not null'}"
-
-
-def _first_difference(actual: pa.Schema, expected: pa.Schema) -> str:
-    if sorted(actual.names) != sorted(expected.names):
-        missing = [name for name in expected.names if name not in actual.names]
-        extra = [name for name in actual.names if name not in expected.names]
-        parts = [f"missing column {name!r}" for name in missing] + [f"extra column {name!r}" for name in extra]
-        return ", ".join(parts) or f"{len(actual)} columns instead of {len(expected)}"
-    if actual.names != expected.names:
-        return "the columns are in another order"
-    for given, wanted in zip(actual, expected, strict=True):
-        if given.type != wanted.type:
-            return f"column {wanted.name!r} is {given.type} instead of {wanted.type}"
-        if given.nullable != wanted.nullable:
-            words = ("not null", "nullable")
-            return f"column {wanted.name!r} is {words[given.nullable]} instead of {words[wanted.nullable]}"
-    return "a nested field differs"
-
-
-def _kind(value: object) -> str:
-    return "None" if value is None else f"a {type(value).__qualname__}"

@@ -65,9 +65,7 @@ class Host:
             self._running[execution] = []
         return execution
 
-    def run(
-        self, query: Query, read_ahead: ReadAhead = _STREAMED, *, partitioned: bool = False
-    ) -> list[BatchReading]:
+    def run(self, query: Query, read_ahead: ReadAhead = _STREAMED, *, partitioned: bool = False) -> list[BatchReading]:
         """Start a run and give what is read of it: one result, or one per partition."""
         self.require_open()
         planned = self.engine.plan(query)

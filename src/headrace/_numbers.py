@@ -1,4 +1,4 @@
-"""Numbers that callers give, checked."""
+"""Values that callers give, checked."""
 
 from __future__ import annotations
 
@@ -28,3 +28,8 @@ def require_seconds(value: object, what: str) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value) or value < 0:
         raise InvalidArgumentError(f"{what} must be a number of seconds of at least 0, or None, not {value!r}.")
     return min(float(value), threading.TIMEOUT_MAX)
+
+
+def kind_of(value: object) -> str:
+    """What a value is, for a message that refuses it."""
+    return "None" if value is None else f"a {type(value).__qualname__}"

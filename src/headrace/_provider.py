@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace._arrow import require_schema
+from headrace._arrow_schema import require_schema
 from headrace._errors import InvalidArgumentError
 
 

@@ -7,15 +7,8 @@ from typing import Any
 import pyarrow as pa
 
 from headrace import _runtime
-from headrace._arrow import (
-    BatchStream,
-    conform,
-    open_stream,
-    require_no_nulls,
-    require_same_fields,
-    required_columns,
-    same_fields,
-)
+from headrace._arrow import BatchStream, conform, open_stream, require_no_nulls
+from headrace._arrow_schema import require_same_fields, required_columns, same_fields
 from headrace._channel import Channel, ChannelState
 from headrace._errors import InvalidArgumentError
 from headrace._numbers import require_count

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 import pyarrow.dataset
 
-from headrace._arrow import batch_size_in_bytes, filler
+from headrace._arrow import batch_size_in_bytes
+from headrace._arrow_fill import filler
 from headrace._channel import Channel
 from headrace._errors import EngineError
 from headrace._execution import Execution, Hint, Table, current_execution

@@ -11,7 +11,7 @@ from typing import Any, Self
 import pyarrow as pa
 
 from headrace import _runtime
-from headrace._arrow import require_schema
+from headrace._arrow_schema import require_schema
 from headrace._channel import Channel
 from headrace._dataframe import DataFrame, Host
 from headrace._errors import InvalidArgumentError, PlanError, TableExistsError

@@ -12,7 +12,8 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from headrace._arrow import conform, open_stream, require_no_nulls, require_same_fields, required_columns
+from headrace._arrow import conform, open_stream, require_no_nulls
+from headrace._arrow_schema import require_same_fields, required_columns
 from headrace._channel import Channel, ChannelState, SinkStatistics
 from headrace._errors import CancelledError, ClosedError, ConsumedError, InvalidArgumentError, WriteTimeoutError
 from headrace._numbers import require_seconds

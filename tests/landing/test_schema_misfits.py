@@ -34,8 +34,8 @@ ALL = [
     "cast(0.1 as double) as real",
 ]
 
-# What is selected from a stream of the ids 1 and 2, and what must be said about it. The first ones show before any row is
-# read. A message that quotes a value needs one row only that has it: tasks run side by side.
+# What is selected from a stream of the ids 1 and 2, and what the error must say. The first ones show before any row is
+# read. Where the message quotes a value, only one row has it: tasks run side by side.
 BY_SCHEMA = {
     "an extra column": ([*ALL, "1 as extra"], "Column 'extra' (int32) is not in the table"),
     "a wrong type": (["id", "'text' as small"], "Column 'small' is string in the rows and int8 in the table"),

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from headrace._arrow import filler
+from headrace._arrow_fill import filler
 from headrace._errors import SchemaMismatchError
 from headrace.tables.conversion import convert, is_binary, is_blob, is_list
 from headrace.tables.narrowing import is_castable, is_encodable

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headrace._arrow import filler
+from headrace._arrow_fill import filler
 from headrace._errors import SchemaMismatchError
 from headrace.tables.narrowing import cast_values, encode_values
 

@@ -13,12 +13,12 @@ import pyarrow as pa
 from differential.report import described
 from differential.seeds import Slant, run_seed
 from differential.shrink import shrink
-from headrace import _arrow, _drain, _execution, _names, _planner, _pushdown, _scan, _session, _sources
+from headrace import _arrow_fill, _drain, _execution, _names, _planner, _pushdown, _scan, _session, _sources
 
 _planned, _field_paths, _without_nulls, _slices = (
     _planner._planned,
     _pushdown._field_paths,
-    _arrow._without_nulls,
+    _arrow_fill._without_nulls,
     _scan._slices,
 )
 
@@ -82,7 +82,7 @@ _MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "null-safe joins without dynamic filters": [(_planner, "joins_count_nulls", _never)],
     "constant filters that stay in the plan": [(_planner, "has_clashing_filters", _never)],
     "no batch without rows": [(_scan, "_slices", _with_empty)],
-    "run ends that stand in for others": [(_arrow, "_without_nulls", _no_run_ends)],
+    "run ends that stand in for others": [(_arrow_fill, "_without_nulls", _no_run_ends)],
     "a look for push tables in a recursive query": [(_execution.Execution, "claim_again", _nothing)],
     "names to the letter": [(_session, "parse_table_name", _lowered)],
 }
