@@ -52,11 +52,12 @@ matrix: $(STAMP) ## Make every fault, and write what was counted into docs/guara
 	@$(PY) tests/support/crash_matrix.py $(TALLY) docs/guarantees.md
 
 .PHONY: lint
-lint: $(STAMP) ## Check style, formatting and types
+lint: $(STAMP) ## Check style, formatting, types and the direction of imports
 	@ok=true; \
 	$(PY) -m ruff check -q . || ok=false; \
 	$(PY) -m ruff format --check . || ok=false; \
 	$(PY) -m mypy || ok=false; \
+	$(VENV)/bin/lint-imports --no-logo --no-cache || ok=false; \
 	$$ok
 
 .PHONY: format

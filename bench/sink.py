@@ -134,7 +134,7 @@ def against_others(shape: Shape, rows: int, epochs: int, rounds: int) -> str:
 
 def as_versions_pile_up(marks: list[int]) -> None:
     """The protocol and the file of one small epoch, with and without upkeep; each is printed when it is done."""
-    from headrace.tables.upkeep import UpkeepRules
+    from headrace.tables.manage.compact import UpkeepRules
 
     contenders = {
         "compactEveryEpochs=50, retainVersions=100": UpkeepRules(every_epochs=50, retain_versions=100),
@@ -153,11 +153,11 @@ def as_versions_pile_up(marks: list[int]) -> None:
 
 def piled_up(rules: Any, marks: list[int], window: int = 40) -> dict[int, tuple[float, float]]:
     from headrace.tables import sink as sinks
-    from headrace.tables.commit import Rules
-    from headrace.tables.fragments import Task, write_rows
-    from headrace.tables.ledger import Run
+    from headrace.tables.commit.ledger import Run
+    from headrace.tables.commit.payload import Rows
+    from headrace.tables.commit.protocol import Rules
     from headrace.tables.location import Location
-    from headrace.tables.payload import Rows
+    from headrace.tables.write.data_files import Task, write_rows
 
     batch = pa.record_batch([range(100), range(100), [0.5] * 100, ["x"] * 100], schema=NARROW.schema)
     found: dict[int, tuple[float, float]] = {}

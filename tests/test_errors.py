@@ -9,9 +9,9 @@ import re
 import pytest
 
 import headrace
-from headrace import _errors
+from headrace import errors
 
-KINDS = [getattr(_errors, name) for name in _errors.__all__]
+KINDS = [getattr(errors, name) for name in errors.__all__]
 
 # What a class has beside its message and hint.
 ATTRIBUTES = {
@@ -26,7 +26,7 @@ def drawn_tree() -> dict[str, tuple[str | None, str | None]]:
     tree: dict[str, tuple[str | None, str | None]] = {}
     path: list[str] = []
     for indent, name, builtin in re.findall(
-        r"^((?:│   |    )*(?:├── |└── )?)([A-Z]\w+Error)(?: +\((\w+)\))?", _errors.__doc__, re.MULTILINE
+        r"^((?:│   |    )*(?:├── |└── )?)([A-Z]\w+Error)(?: +\((\w+)\))?", errors.__doc__, re.MULTILINE
     ):
         depth = len(indent) // 4
         path[depth:] = [name]
@@ -52,7 +52,7 @@ def test_the_drawing_at_the_top_of_the_module_is_the_real_tree() -> None:
 
 def test_there_is_one_root_and_every_error_under_it_is_exported() -> None:
     """S10: ``except HeadraceError`` catches all of them, and each can be named."""
-    classes = {value for value in vars(_errors).values() if isinstance(value, type) and issubclass(value, Exception)}
+    classes = {value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, Exception)}
     assert classes == set(KINDS)
     assert all(issubclass(kind, headrace.HeadraceError) for kind in KINDS)
     assert all(getattr(headrace, kind.__name__) is kind for kind in KINDS)

@@ -1,7 +1,7 @@
 """The public names: to add or remove one is a decision, and this list is where it shows."""
 
 import headrace
-from headrace import _errors
+from headrace import errors
 
 NAMES = [
     "CancelledError",
@@ -49,5 +49,5 @@ NAMES = [
 def test_the_public_names_are_exactly_these() -> None:
     """Every error is among them: a caller cannot catch what cannot be named."""
     assert sorted(headrace.__all__) == NAMES
-    assert set(_errors.__all__) <= set(NAMES)
+    assert set(errors.__all__) <= set(NAMES)
     assert all(hasattr(headrace, name) for name in NAMES)

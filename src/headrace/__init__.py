@@ -3,7 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from headrace._errors import (
+from headrace._version import __version__
+from headrace.errors import (
     CancelledError,
     ChangeCommitError,
     CheckpointResetError,
@@ -35,15 +36,15 @@ from headrace._errors import (
     TableReplacedError,
     WriteTimeoutError,
 )
-from headrace._version import __version__
 
 if TYPE_CHECKING:
-    from headrace._channel import SinkStatistics
-    from headrace._dataframe import DataFrame
-    from headrace._provider import ScanRequest, SimpleTableProvider, TableProvider
-    from headrace._reader import RecordBatchReader
-    from headrace._session import SessionContext
-    from headrace._sink import TableSink
+    from headrace.channel.channel import SinkStatistics
+    from headrace.engine.tables import ScanRequest
+    from headrace.session.context import SessionContext
+    from headrace.session.dataframe import DataFrame
+    from headrace.session.provider import SimpleTableProvider, TableProvider
+    from headrace.session.reader import RecordBatchReader
+    from headrace.session.sink import TableSink
 
 __all__ = [
     "CancelledError",
@@ -89,14 +90,14 @@ __all__ = [
 
 # These load Arrow, which takes longer than a command has to show its help; so they are loaded when they are asked for.
 _HOMES = {
-    "DataFrame": "_dataframe",
-    "RecordBatchReader": "_reader",
-    "ScanRequest": "_provider",
-    "SessionContext": "_session",
-    "SimpleTableProvider": "_provider",
-    "SinkStatistics": "_channel",
-    "TableProvider": "_provider",
-    "TableSink": "_sink",
+    "DataFrame": "session.dataframe",
+    "RecordBatchReader": "session.reader",
+    "ScanRequest": "engine.tables",
+    "SessionContext": "session.context",
+    "SimpleTableProvider": "session.provider",
+    "SinkStatistics": "channel.channel",
+    "TableProvider": "session.provider",
+    "TableSink": "session.sink",
 }
 
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 
-from headrace._channel import Channel, ChannelState
-from headrace._errors import CancelledError, ClosedError, ConsumerGoneError, HeadraceError
+from headrace.channel.channel import Channel, ChannelState
+from headrace.errors import CancelledError, ClosedError, ConsumerGoneError, HeadraceError
 
 SCHEMA = pa.schema([("x", pa.int64())])
 

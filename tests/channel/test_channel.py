@@ -10,13 +10,8 @@ import pytest
 from background import Background
 from channel_rig import ENDS, FAILURE, End, batch, each_end, full_channel, take_one, values
 
-from headrace._channel import Channel
-from headrace._errors import (
-    ClosedError,
-    ConsumerGoneError,
-    InvalidArgumentError,
-    WriteTimeoutError,
-)
+from headrace.channel.channel import Channel
+from headrace.errors import ClosedError, ConsumerGoneError, InvalidArgumentError, WriteTimeoutError
 
 # -- what goes in comes out --------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ import pytest
 from background import SECONDS, Background
 from channel_rig import ENDS, End, batch, each_end, full_channel, take_one
 
-from headrace._channel import Channel
+from headrace.channel.channel import Channel
 
 
 def run(main: Callable[[], Awaitable[Any]]) -> Any:

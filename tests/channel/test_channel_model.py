@@ -21,8 +21,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headrace._channel import Channel
-from headrace._errors import CancelledError, ClosedError, ConsumerGoneError, WriteTimeoutError
+from headrace.channel.channel import Channel
+from headrace.errors import CancelledError, ClosedError, ConsumerGoneError, WriteTimeoutError
 
 SCHEMA = pa.schema([("x", pa.int64())])
 BYTES_PER_ROW = 8

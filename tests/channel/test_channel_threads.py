@@ -18,9 +18,9 @@ import pytest
 from background import SECONDS, Background
 from channel_rig import ENDS, SCHEMA, batch, full_channel, take_one
 
-from headrace._channel import Channel, ChannelState
-from headrace._errors import CancelledError, ClosedError, ConsumerGoneError, HeadraceError, WriteTimeoutError
-from headrace._sink import TableSink
+from headrace.channel.channel import Channel, ChannelState
+from headrace.errors import CancelledError, ClosedError, ConsumerGoneError, HeadraceError, WriteTimeoutError
+from headrace.session.sink import TableSink
 
 WRITES = 25
 CHUNKS = range(10)

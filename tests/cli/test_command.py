@@ -19,7 +19,7 @@ MOST_SECONDS = 0.3
 MEASURED = """
 import io, json, sys, time
 start = time.perf_counter()
-from headrace.cli import main
+from headrace.cli.main import main
 out, sys.stdout = sys.stdout, io.StringIO()
 code = main(sys.argv[1:])
 seconds = time.perf_counter() - start

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 from command import headrace, succeeds
 
-from headrace.tables.fragments import write_rows
-from headrace.tables.ledger import Run, Task
+from headrace.tables.commit.ledger import Run, Task
+from headrace.tables.commit.payload import Rows
 from headrace.tables.location import Location
-from headrace.tables.payload import Rows
 from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import Sink
+from headrace.tables.write.data_files import write_rows
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

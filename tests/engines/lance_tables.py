@@ -15,7 +15,7 @@ from lance.fragment import FragmentMetadata, write_fragments
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
-# As src/headrace/tables/lance_store.py commits: Lance may try again by itself, or must not.
+# As tables/lance_store commits: Lance may try again by itself, or must not.
 RETRIES = 20
 STRICT = 0
 

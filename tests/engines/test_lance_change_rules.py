@@ -69,20 +69,20 @@ KINDS = {
 
 @pytest.mark.parametrize("how", KINDS)
 def test_the_class_of_an_operation_says_what_a_version_did(table: Table, how: str) -> None:
-    """R2, R3, C5: tables/changes.py and chronicle.py go by it, and history.py tells replacements from the rest."""
+    """R2, R3, C5: read/changes and manage/history go by it, and commit/lookup tells replacements from the rest."""
     alter(table, how)
-    assert table.kind() == KINDS[how], f"to {how} is another operation; see change_at in tables/changes.py"
+    assert table.kind() == KINDS[how], f"to {how} is another operation; see change_at in tables/read/changes"
 
 
 def test_a_compaction_begins_with_a_version_that_pylance_has_no_class_for(table: Table) -> None:
-    """R2: change_at in tables/changes.py compares its fragments, and chronicle.py calls it other."""
+    """R2: change_at in tables/read/changes compares its fragments, and manage/history calls it other."""
     alter(table, "compact")
     assert table.version == 4, "a compaction is not two versions any more"
-    assert table.kind(3) == "BaseOperation", "pylance names the reservation of fragment numbers; see tables/changes.py"
+    assert table.kind(3) == "BaseOperation", "pylance names the reservation of fragments; see read/changes"
 
 
 def test_the_compaction_of_an_indexed_table_cannot_be_read_back(table: Table) -> None:
-    """L22, R2: `transaction` in tables/lance_store.py knows the error by its text, and takes it for a Rewrite."""
+    """L22, R2: `transaction` in tables/lance_store knows the error by its text, and takes it for a Rewrite."""
     table.append(1)
     table.open().create_scalar_index("x", "BTREE")
     table.open().optimize.compact_files(num_threads=1)
@@ -91,26 +91,26 @@ def test_the_compaction_of_an_indexed_table_cannot_be_read_back(table: Table) ->
 
 
 def test_the_fragments_of_an_append_are_without_numbers_and_known_by_their_files(table: Table) -> None:
-    """R1: feed.py finds the rows of a version by the files that its transaction names; tables/changes.py."""
+    """R1: read/feed finds the rows of a version by the files that its transaction names; tables/read/changes."""
     table.commit(LanceOperation.Append([*table.files(1), *table.files(2)]))
     told = table.open().read_transaction(2).operation.fragments
     kept = [fragment.metadata for fragment in table.open().get_fragments()][1:]
-    assert [fragment.id for fragment in told] == [0, 0], "transactions number fragments now; see tables/feed.py"
+    assert [fragment.id for fragment in told] == [0, 0], "transactions number fragments now; see tables/read/feed"
     assert [fragment.id for fragment in kept] == [1, 2]
     for before, after in zip(told, kept, strict=True):
         assert [file.path for file in before.files] == [file.path for file in after.files], "their files changed"
-        assert before.physical_rows == after.physical_rows == 1, "physical_rows; see _known in tables/changes.py"
-        assert before.files[0].file_size_bytes, "file_size_bytes; see size_of in tables/changes.py"
-        assert (after.deletion_file, after.overlays) == (None, []), "see is_untouched in tables/changes.py"
+        assert before.physical_rows == after.physical_rows == 1, "physical_rows; see _known in tables/read/changes"
+        assert before.files[0].file_size_bytes, "file_size_bytes; see size_of in tables/read/changes"
+        assert (after.deletion_file, after.overlays) == (None, []), "see is_untouched in tables/read/changes"
 
 
 def test_fragments_go_through_json_unchanged(table: Table) -> None:
-    """L29: tasks report their fragments so; tables/message.py and _fragments in tables/lance_store.py."""
+    """L29: tasks report their fragments so; tables/commit/message and _fragments in tables/lance_store."""
     (fragment,) = table.files(1, 2)
     text = json.dumps(fragment.to_json())
     assert FragmentMetadata.from_json(text) == fragment
-    assert json.loads(text)["physical_rows"] == 2, "tables/fragments.py counts rows by this key"
-    assert [file["path"] for file in json.loads(text)["files"]] == [fragment.files[0].path], "see tables/message.py"
+    assert json.loads(text)["physical_rows"] == 2, "tables/write/data_files counts rows by this key"
+    assert [file["path"] for file in json.loads(text)["files"]] == [fragment.files[0].path], "see tables/commit/message"
 
 
 @pytest.mark.parametrize(
@@ -122,14 +122,14 @@ def test_fragments_go_through_json_unchanged(table: Table) -> None:
     ],
 )
 def test_a_change_of_rows_names_the_fragments_it_touches(table: Table, how: str, fields: dict[str, Any]) -> None:
-    """R3: `alters` and `has_updates` in tables/changes.py; a version that changes rows must never pass for quiet."""
+    """R3: `alters` and `has_updates` in tables/read/changes; a version that changes rows must never pass for quiet."""
     alter(table, how)
     operation = table.open().read_transaction(2).operation
     assert {name: list(getattr(operation, name)) for name in fields} == fields
 
 
 def test_rows_know_the_version_they_came_with_where_row_ids_are_stable(tmp_path: Path) -> None:
-    """R3: readChangeFeed tells inserted rows from updated ones by it; _CREATED in tables/reading.py."""
+    """R3: readChangeFeed tells inserted rows from updated ones by it; _CREATED in tables/read/scan."""
     table = make(str(tmp_path / "table.lance"), enable_stable_row_ids=True)
     table.append(1)
     table.open().update({"x": "x + 10"}, where="x = 0")
@@ -140,16 +140,16 @@ def test_rows_know_the_version_they_came_with_where_row_ids_are_stable(tmp_path:
 
 
 def test_offset_and_limit_of_a_fragment_s_scan_count_rows_that_are_not_deleted(table: Table) -> None:
-    """R4: slices.py cuts fragments by the numbers of live rows; read in tables/reading.py."""
+    """R4: read/splits cuts fragments by the numbers of live rows; read in tables/read/scan."""
     table.append(*range(1, 7))
     table.open().delete("x = 2")
     fragment = table.open().get_fragment(1)
     assert fragment.scanner(columns=["x"], offset=1, limit=2).to_table()["x"].to_pylist() == [3, 4]
-    assert fragment.metadata.deletion_file.num_deleted_rows == 1, "see live_rows in tables/changes.py"
+    assert fragment.metadata.deletion_file.num_deleted_rows == 1, "see live_rows in tables/read/changes"
 
 
 def test_an_overwrite_numbers_columns_anew(table: Table) -> None:
-    """L9, F11: columns_of_new in tables/lance_store.py foretells the numbers that replacing files must have."""
+    """L9, F11: columns_of_new in tables/lance_store foretells the numbers that replacing files must have."""
     table.open().add_columns(pa.schema([("y", pa.int64())]))
     table.open().drop_columns(["x"])
     assert [field.id() for field in table.open().lance_schema.fields()] == [1]

@@ -71,7 +71,7 @@ def test_a_manifest_is_put_only_where_there_is_none(held_s3: tuple[Table, Table]
 
 
 def test_a_fence_that_came_at_the_last_moment_is_met_too(held_s3: tuple[Table, Table], s3_proxy: S3Proxy) -> None:
-    """L26, L36, F4: the conflict is found when the PUT is refused, not only before; see tables/commit.py."""
+    """L26, L36, F4: the conflict is found when the PUT is refused, not only before; see tables/commit/protocol."""
     direct, proxied = held_s3
     files = direct.files(1)
     outcome = while_held(s3_proxy, lambda: proxied.commit(LanceOperation.Append(files), at=1), direct.fence)

@@ -23,26 +23,26 @@ from lance_tables import RACERS, RETRIES, SCHEMA, STRICT, Table, conflict_of, ma
 
 
 def test_an_append_that_began_before_an_empty_project_fails_and_may_be_retried(storage: Table) -> None:
-    """L26, F4: this is the fence. Without it two drivers land an epoch twice; see Fence in tables/lance_store.py."""
+    """L26, F4: this is the fence. Without it two drivers land an epoch twice; see Fence in tables/lance_store."""
     files = storage.files(1)
     assert storage.fence() == 2
-    moved = "An Append lands on top of a Project that it has not seen: THE FENCE IS GONE, see tables/commit.py"
+    moved = "An Append lands on top of a Project that it has not seen: THE FENCE IS GONE, see tables/commit/protocol"
     assert conflict_of(lambda: storage.commit(LanceOperation.Append(files), at=1), moved).retryable, (
-        "the conflict is not retryable any more; publish in tables/lance_store.py tells rivals from lost tables by it"
+        "the conflict is not retryable any more; publish in tables/lance_store tells rivals from lost tables by it"
     )
     assert storage.values == [0]
     assert storage.commit(LanceOperation.Append(files)) == 3, "an append that has seen the fence must land"
 
 
 def test_an_empty_project_fails_if_an_append_came_first(storage: Table) -> None:
-    """L26, F4: whoever fences has seen every stamp before the fence; see the steps in tables/commit.py."""
+    """L26, F4: whoever fences has seen every stamp before the fence; see the steps in tables/commit/protocol."""
     storage.append(1)
     moved = "a Project lands on top of an Append that it has not seen: a fence can hide a rival's epoch, see commit.py"
     assert conflict_of(lambda: storage.fence(at=1), moved).retryable
 
 
 def test_a_merge_worked_out_before_an_empty_project_fails(table: Table) -> None:
-    """L11, L26: the fence holds for upserts too; see Merge in tables/lance_store.py."""
+    """L11, L26: the fence holds for upserts too; see Merge in tables/lance_store."""
     merge = table.merge(0, 1)
     table.fence()
     stamped = Transaction(merge.read_version, merge.operation, merge.uuid, {"key": "value"})
@@ -71,9 +71,9 @@ def test_an_empty_project_leaves_everything_as_it_was(tmp_path: Path) -> None:
     before = state()
     fence = table.fence(key="value")
     after = state()
-    assert [name for name in before if before[name] != after[name]] == [], "a fence changes these; see tables/commit.py"
+    assert [name for name in before if before[name] != after[name]] == [], "a fence changes these; see commit/protocol"
     transaction = table.open().read_transaction(fence)
-    assert isinstance(transaction.operation, LanceOperation.Project), "see _KINDS in tables/lance_store.py"
+    assert isinstance(transaction.operation, LanceOperation.Project), "see _KINDS in tables/lance_store"
     assert transaction.transaction_properties == {"key": "value"}
 
 
@@ -88,7 +88,7 @@ def test_a_fence_does_not_disturb_a_compaction_or_a_delete_that_began_before(tab
 
 
 def test_conflict_checks_skip_versions_that_cleanup_removed(table: Table) -> None:
-    """L23: a fence is as durable as its version; docs/guarantees.md says so, and history.py asks the bookmarks."""
+    """L23: a fence is as durable as its version; docs/guarantees.md says so, and lookup asks the bookmarks."""
     files = table.files(9)
     table.open().tags.create("mine", 1)
     table.fence()
@@ -113,7 +113,7 @@ def test_an_append_lands_on_top_of_appends_it_has_not_seen_whatever_the_retries(
 
 
 def test_an_overwrite_without_retries_lands_only_on_the_version_it_read(storage: Table) -> None:
-    """L27, L9: complete mode needs no fence because of this; see Replace in tables/lance_store.py."""
+    """L27, L9: complete mode needs no fence because of this; see Replace in tables/lance_store."""
     storage.append(1)
     moved = "a strict Overwrite lands on a version it has not read: a paused driver can undo a newer result"
     conflict_of(lambda: storage.replace(at=1, retries=STRICT), moved)
@@ -122,7 +122,7 @@ def test_an_overwrite_without_retries_lands_only_on_the_version_it_read(storage:
 
 
 def test_an_overwrite_with_retries_silently_discards_what_came_between(table: Table) -> None:
-    """L25: why `publish` in tables/lance_store.py never lets Lance retry a Replace."""
+    """L25: why `publish` in tables/lance_store never lets Lance retry a Replace."""
     table.append(1)
     assert table.replace(at=1, retries=RETRIES) == 3, "a retried Overwrite is refused now; Replace could allow retries"
     assert table.values == []
@@ -130,7 +130,7 @@ def test_an_overwrite_with_retries_silently_discards_what_came_between(table: Ta
 
 @pytest.mark.parametrize("way", ["a tag kept it", "cleanup was told so"])
 def test_an_overwrite_after_cleanup_is_acknowledged_below_the_newest_version_and_lost(table: Table, way: str) -> None:
-    """L9, L27: _require_there in tables/commit.py looks for it. A version stays below a hole in two ways."""
+    """L9, L27: _require_there in tables/commit/protocol looks for it. A version stays below a hole in two ways."""
     if way == "a tag kept it":
         table.open().tags.create("mine", 1)
     table.fence()
@@ -138,24 +138,24 @@ def test_an_overwrite_after_cleanup_is_acknowledged_below_the_newest_version_and
     how = {"retain_versions": 1} if way == "a tag kept it" else {"versions": [2]}
     table.clean(**how, error_if_tagged_old_versions=False)
     assert table.kept == [1, 3]
-    assert table.replace(at=1, retries=STRICT) == 2, "good news: it is refused; see _require_there in tables/commit.py"
+    assert table.replace(at=1, retries=STRICT) == 2, "good news: it is refused; see commit/protocol"
     assert (table.version, table.values) == (3, [0, 1])
 
 
 @pytest.mark.parametrize("rival", ["overwrite", "restore"])
 def test_an_append_meets_an_overwrite_or_restore_for_good(table: Table, rival: str) -> None:
-    """L25, F6: the conflict is not retryable, by which `publish` in tables/lance_store.py tells it from a fence."""
+    """L25, F6: the conflict is not retryable, by which `publish` in tables/lance_store tells it from a fence."""
     table.append(1)
     if rival == "overwrite":
         table.replace(at=2, retries=STRICT)
     else:
         table.open(version=1).restore()
-    moved = f"an Append lands on top of an {rival} that it has not seen; see tables/history.py"
+    moved = f"an Append lands on top of an {rival} that it has not seen; see tables/commit/lookup"
     assert not conflict_of(lambda: table.append(2, at=2), moved).retryable
 
 
 def test_a_commit_on_a_version_that_was_cleaned_up_says_that_it_was_not_found(table: Table) -> None:
-    """L23, L27: an overwrite too; _find_out in tables/lance_store.py makes a conflict of it, by class and by text."""
+    """L23, L27: an overwrite too; _find_out in tables/lance_store makes a conflict of it, by class and by text."""
     for value in range(3):
         table.append(value)
     files, schema = table.files(9), table.open().lance_schema
@@ -178,17 +178,17 @@ def test_commit_accepts_a_data_file_that_does_not_exist(table: Table) -> None:
 
 
 def test_commit_accepts_a_data_file_of_another_type(table: Table, tmp_path: Path) -> None:
-    """F11: the table cannot be read afterwards; require_columns_fit in tables/payload.py compares columns before."""
+    """F11: the table cannot be read afterwards; require_columns_fit in commit/payload compares columns before."""
     other = str(tmp_path / "other.lance")
     files = write_fragments(pa.table({"x": ["text"]}), other, mode="create")
     shutil.copy(Path(other, "data", files[0].files[0].path), table.path_of(files[0]))
-    assert table.commit(LanceOperation.Append(files)) == 2, "Lance checks types now; see tables/payload.py"
+    assert table.commit(LanceOperation.Append(files)) == 2, "Lance checks types now; see tables/commit/payload"
     with pytest.raises(ValueError, match=r"(?i)int64"):
         table.open().to_table()
 
 
 def test_commit_accepts_the_same_transaction_twice(table: Table) -> None:
-    """L12, L28: only the stamp tells a replay; see tables/ledger.py. Both versions have the transaction's id."""
+    """L12, L28: only the stamp tells a replay; see tables/commit/ledger. Both versions have the transaction's id."""
     transaction = Transaction(1, LanceOperation.Append(table.files(1)))
     versions = [LanceDataset.commit(table.uri, transaction).version for _ in range(2)]
     assert versions == [2, 3], "Lance knows its transactions again; the look-up could be simpler"
@@ -207,11 +207,11 @@ def test_a_merge_lands_beside_rows_of_the_same_key_that_came_between(table: Tabl
 def test_a_merge_inserts_a_key_twice_that_is_there_twice_in_its_rows(table: Table) -> None:
     """L11: why fragments.py counts keys before anything is merged."""
     LanceDataset.commit(table.uri, table.merge(7, 7))
-    assert table.values == [0, 7, 7], "Lance refuses double keys now; see require_single_keys in tables/fragments.py"
+    assert table.values == [0, 7, 7], "Lance refuses double keys now; see require_single_keys in write/data_files"
 
 
 def test_of_many_that_create_one_table_by_a_strict_overwrite_exactly_one_succeeds(tmp_path: Path) -> None:
-    """L5: open_or_create in tables/creation.py; the others get what is translated to a StorageError."""
+    """L5: open_or_create in tables/write/create; the others get what is translated to a StorageError."""
     uri = str(tmp_path / "table.lance")
 
     def create() -> int:

@@ -31,7 +31,7 @@ def test_a_tag_on_an_old_version_makes_cleanup_raise_unless_it_is_told_not_to(ta
 
 
 def test_cleanup_leaves_notes_beside_the_table_alone_however_old_they_are(table: Table, tmp_path: Path) -> None:
-    """L23, F7: bookmarks outlive the versions they tell of; tables/bookmark.py."""
+    """L23, F7: bookmarks outlive the versions they tell of; tables/commit/bookmark."""
     note = write_note(table, tmp_path, "text")
     os.utime(note, (time.time() - 8 * DAYS,) * 2)
     table.append(1)
@@ -57,12 +57,12 @@ def test_files_that_no_version_knows_stay_for_seven_days_unless_unverified_ones_
     assert (young.exists(), old.exists()) == (True, False), "the seven days have changed; see docs/guarantees.md"
     table.append(4)
     table.clean(older_than=timedelta(0), delete_unverified=True)
-    assert not young.exists(), "delete_unverified spares them now; the hint in tables/payload.py can go"
+    assert not young.exists(), "delete_unverified spares them now; the hint in tables/commit/payload can go"
 
 
 @pytest.mark.parametrize("kind", [pa.int32(), pa.float64(), pa.uint64()])
 def test_rows_of_another_type_are_refused_and_not_cast(table: Table, kind: pa.DataType) -> None:
-    """L31: on every way in, so that `narrowing` alone decides what a value becomes; tables/narrowing.py."""
+    """L31: on every way in, so that `narrowing` alone decides what a value becomes; arrow/narrow."""
     table.append(1)
     other = pa.table({"x": pa.array([1], kind)})
     with pytest.raises(OSError, match="different schema"):
@@ -73,14 +73,14 @@ def test_rows_of_another_type_are_refused_and_not_cast(table: Table, kind: pa.Da
 
 
 def test_a_file_session_says_what_is_there_and_how_what_is_not(table: Table, tmp_path: Path) -> None:
-    """L23: notes and data files are looked for so; `missing_files` and `read_note` in tables/lance_store.py."""
+    """L23: notes and data files are looked for so; `missing_files` and `read_note` in tables/lance_store."""
     session = LanceFileSession(table.uri)
     assert list(session.list("_headrace/notes")) == [], "a folder that is not there cannot be listed; see list_notes"
     write_note(table, tmp_path, "text")
     assert [path.rpartition("/")[2] for path in session.list("_headrace/notes")] == ["a.json"]
     assert bytes(session.read_range("_headrace/notes/a.json", 0, 4)) == b"text"
     assert session.contains("_headrace/notes/a.json")
-    assert not session.contains("data/nothing.lance"), "see missing_files in tables/lance_store.py"
+    assert not session.contains("data/nothing.lance"), "see missing_files in tables/lance_store"
     with pytest.raises(OSError, match="Not found"):
         session.read_range("_headrace/notes/b.json", 0, 4)
     with pytest.raises(OSError, match="whole buffer"):

@@ -38,7 +38,7 @@ FORMAT = "engine_rules"
 EPOCHS = 2
 ROWS = 2
 
-# As src/headrace/spark/task.py asks for them.
+# As spark/task asks for them.
 PROPERTIES = ("spark.jobGroup.id", "sql.streaming.queryId", "streaming.sql.batchId")
 
 
@@ -240,14 +240,14 @@ def batches(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ba
 
 
 def test_a_reader_that_takes_filters_is_refused_unless_pushdown_is_on(known: SparkSession) -> None:
-    """R7: so filters are an option of headrace's that chooses the reader's class; see reader in spark/datasource.py."""
+    """R7: so filters are an option of headrace's that chooses the reader's class; see reader in spark/datasource."""
     assert known.conf.get("spark.sql.python.filterPushdown.enabled") == "false", "the default has changed"
     with pytest.raises(AnalysisException, match="filterPushdown"):
         known.read.format(FORMAT).option("filters", "yes").load().where("what = 'x'").collect()
 
 
 def test_a_reader_without_partitions_is_handed_one_that_spark_made_up(known: SparkSession) -> None:
-    """R7: LanceBatchReader.read in spark/source.py gives no rows for a partition that is not its own."""
+    """R7: LanceBatchReader.read in spark/reader gives no rows for a partition that is not its own."""
     found = [row.what for row in known.read.format(FORMAT).load().collect()]
     assert found == ["InputPartition"], (
         f"Spark hands over {found} where there are no partitions; see LanceBatchReader.read"
@@ -255,7 +255,7 @@ def test_a_reader_without_partitions_is_handed_one_that_spark_made_up(known: Spa
 
 
 def test_update_mode_is_refused_for_data_sources_of_python(known: SparkSession, tmp_path: Path) -> None:
-    """L10: that is why mode `update` is LanceSink's; if Spark takes it now, spark/sink.py has to know the mode."""
+    """L10: that is why mode `update` is LanceSink's; if Spark takes it now, spark/writer has to know the mode."""
     frame = stream(known, tmp_path / "source").groupBy("id").count()
     writer = frame.writeStream.format(FORMAT).outputMode("update").option("folder", str(tmp_path))
     with pytest.raises(StreamingQueryException, match="does not support Update mode"):
@@ -268,66 +268,66 @@ def told(ids: tuple[str, str], epoch: int) -> dict[str, str]:
 
 
 def test_tasks_of_a_data_source_are_told_run_query_and_epoch(landed: Landed) -> None:
-    """L26, L29, F4: by these a commit knows which run it is for; spark/task.py reads them, spark/sink.py compares."""
+    """L26, L29, F4: by these a commit knows which run it is for; spark/task reads them, spark/writer compares."""
     for commit in landed.called("commit"):
         for report in commit["reports"]:
             assert report["told"] == told(landed.ids, commit["epoch"]), (
                 f"Spark tells tasks something else under {PROPERTIES}: without them headrace fences nobody. "
-                "See src/headrace/spark/task.py."
+                "See spark/task."
             )
 
 
 def test_a_writer_is_made_before_the_tasks_of_an_epoch_and_again_before_its_commit(landed: Landed) -> None:
-    """L13, L26: nothing that a writer remembers reaches its commit; the messages carry it (spark/sink.py)."""
+    """L13, L26: nothing that a writer remembers reaches its commit; the messages carry it (spark/writer)."""
     order = [call["call"] for call in landed.calls if call["call"] in ("streamWriter", "commit", "abort")]
     assert order == ["streamWriter", "streamWriter", "commit"] * EPOCHS, (
-        "Spark makes writers at other moments than spark/sink.py and spark/datasource.py say"
+        "Spark makes writers at other moments than spark/writer and spark/datasource say"
     )
     commits = landed.called("commit")
     assert [commit["epoch"] for commit in commits] == list(range(EPOCHS))
     assert [commit["remembered"] for commit in commits] == [[epoch] for epoch in range(EPOCHS)], (
-        "a writer now lives from commit to commit; see src/headrace/spark/sink.py"
+        "a writer now lives from commit to commit; see spark/writer"
     )
 
 
 def test_one_process_serves_all_commits_of_a_query(landed: Landed) -> None:
-    """L16: what tables/sink.py remembers of a run makes a commit read one version; it is lost if processes change."""
+    """L16: what tables/sink remembers of a run makes a commit read one version; it is lost if processes change."""
     processes = {commit["process"] for commit in landed.called("commit")}
     assert len(processes) == 1, "commits come from several processes: right, but each one now looks the stamp up anew"
-    assert os.getpid() not in processes, "commits run in the driver's own process; see src/headrace/spark/sink.py"
+    assert os.getpid() not in processes, "commits run in the driver's own process; see spark/writer"
 
 
 def test_each_partition_of_an_epoch_reports_once_to_its_commit(landed: Landed) -> None:
-    """L29, F3: tables/message.py refuses two reports of one partition, and spark/sink.py an epoch without one."""
+    """L29, F3: tables/commit/message refuses two reports of one partition, and spark/writer an epoch without one."""
     for commit in landed.called("commit"):
         partitions = [report["partition"] for report in commit["reports"]]
-        assert partitions == list(range(len(partitions))), "see one_per_partition in src/headrace/tables/message.py"
+        assert partitions == list(range(len(partitions))), "see one_per_partition in tables/commit/message"
         assert sum(report["rows"] for report in commit["reports"]) == ROWS
 
 
 def test_option_names_arrive_in_a_form_that_does_not_depend_on_their_case(landed: Landed) -> None:
-    """L6: a query without checkpointLocation is refused, which spark/options.py can tell because Spark hands it on."""
+    """L6: a query without checkpointLocation is refused, which spark/options can tell because Spark hands it on."""
     options = landed.called("streamWriter")[0]["options"]
     assert {"mixedcase", "checkpointlocation"} <= options.keys(), (
-        f"Spark hands over the options {sorted(options)}; see src/headrace/spark/options.py"
+        f"Spark hands over the options {sorted(options)}; see spark/options"
     )
 
 
 def test_an_available_now_run_is_announced_and_each_epoch_asked_for_under_the_source_s_own_limit(
     landed: Landed,
 ) -> None:
-    """R4: spark/source.py notes the newest version when it is announced, and tells limits from no limit by class."""
+    """R4: spark/reader notes the newest version when it is announced, and tells limits from no limit by class."""
     names = [call["call"] for call in landed.calls]
     assert names.index("prepareForTriggerAvailableNow") < names.index("latestOffset"), (
-        "the run's end is not announced before the first offset is asked for; see LanceStreamReader in spark/source.py"
+        "the run's end is not announced before the first offset is asked for; see LanceStreamReader in spark/reader"
     )
     limits = {call["limit"] for call in landed.called("latestOffset")}
     assert limits == {ReadMaxFiles.__name__}, f"the source's limit comes back as {limits}; see latestOffset there"
 
 
 def test_the_checkpoint_has_the_query_s_id_and_one_file_per_epoch_in_both_logs(landed: Landed) -> None:
-    """C6: `headrace verify` holds the table against these files; tables/checkpoint.py reads them."""
-    where = "see src/headrace/tables/checkpoint.py"
+    """C6: `headrace verify` holds the table against these files; tables/manage/checkpoint reads them."""
+    where = "see tables/manage/checkpoint"
     assert json.loads((landed.checkpoint / "metadata").read_text())["id"] == landed.ids[0], f"metadata moved; {where}"
     for log in ("offsets", "commits"):
         named = [path.name for path in (landed.checkpoint / log).iterdir()]
@@ -338,8 +338,8 @@ def test_the_checkpoint_has_the_query_s_id_and_one_file_per_epoch_in_both_logs(l
 
 
 def test_progress_has_the_fields_that_a_run_is_told_by(landed: Landed) -> None:
-    """C15, R4: rows, time by phase and how far behind the query is; pipeline/progress.py reads them by name."""
-    where = "see src/headrace/pipeline/progress.py"
+    """C15, R4: rows, time by phase and how far behind the query is; pipeline/progress reads them by name."""
+    where = "see pipeline/progress"
     ran = [json.loads(progress.json) for progress in landed.progress]
     ran = [progress for progress in ran if progress["numInputRows"]]
     assert [progress["batchId"] for progress in ran] == list(range(EPOCHS)), f"batchId; {where}"
@@ -373,7 +373,7 @@ def test_an_idle_trigger_is_reported_under_the_next_epoch_s_number_and_adds_no_b
         idle = json.loads(query.recentProgress[0].json)
     finally:
         query.stop()
-    where = "see src/headrace/pipeline/progress.py, _RUNS"
+    where = "see pipeline/progress, _RUNS"
     assert (idle["batchId"], idle["numInputRows"]) == (1, 0), f"idle triggers are numbered otherwise; {where}"
     assert "triggerExecution" in idle["durationMs"], where
     assert "addBatch" not in idle["durationMs"], f"an idle trigger looks like an epoch; {where}"
@@ -384,19 +384,17 @@ def offset_of(text: Any) -> Any:
 
 
 def test_tasks_under_foreach_batch_and_the_driver_s_thread_are_told_the_same(batches: Batches) -> None:
-    """L26, F4: LanceSink takes the run from the driver's thread (spark/foreach_batch.py), its tasks from theirs."""
+    """L26, F4: LanceSink takes the run from the driver's thread (spark/foreach_batch), its tasks from theirs."""
     expected = [told(batches.runs[0], epoch) for epoch in range(EPOCHS)]
-    assert batches.first.on_driver == expected, (
-        "the thread of foreachBatch; see _run in src/headrace/spark/foreach_batch"
-    )
-    assert batches.first.in_tasks == expected, "tasks of mapInArrow; see current_task in src/headrace/spark/task.py"
+    assert batches.first.on_driver == expected, "the thread of foreachBatch; see _run in spark/foreach_batch"
+    assert batches.first.in_tasks == expected, "tasks of mapInArrow; see current_task in spark/task"
 
 
 def test_a_restart_keeps_the_query_id_and_the_epoch_s_number_and_changes_the_run_id(batches: Batches) -> None:
     """L12, L13, L18: a replay is known by its number, a rival by its run, a new checkpoint by its query id."""
     (query_id, run_id), (query_id_again, run_id_again) = batches.runs
-    assert query_id_again == query_id, "Spark's query id is no longer its checkpoint's; see tables/ledger.py"
-    assert run_id_again != run_id, "two starts have the same run id: the fence of tables/commit.py keeps nobody out"
+    assert query_id_again == query_id, "Spark's query id is no longer its checkpoint's; see tables/commit/ledger"
+    assert run_id_again != run_id, "two starts have the same run id: the fence of commit/protocol keeps nobody out"
     assert batches.second.epochs == [EPOCHS - 1], (
         "an epoch without a note in commits/ is not run again under its number"
     )

@@ -12,9 +12,9 @@ import pyarrow as pa
 from landing_plan import FOREIGN, SCHEMA
 
 from headrace import ConfigurationError, StorageError
-from headrace.tables import retention
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
+from headrace.tables.manage import cleanup
 
 WRITING = ("append", "delete", "update", "merge")
 UPKEEP = ("append", "compact", "clean up")
@@ -118,7 +118,7 @@ class Company(threading.Thread):
         """As ``headrace cleanup`` does it, which leaves what a query needs."""
         store = LanceStore(Location(self._uri, self._options or {}))
         try:
-            retention.carry_out(store, retention.plan(store, keep=3))
+            cleanup.carry_out(store, cleanup.plan(store, keep=3))
         except (ConfigurationError, StorageError):
             return  # it is refused, or somebody else removed the version just now
 

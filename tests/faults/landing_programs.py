@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 from landing_plan import QUERY, SCHEMA, Epochs, Stream, state_after
 
-from headrace import FencedError, _crash
+from headrace import FencedError, _failpoints
 
 
 def say(**line: Any) -> None:
@@ -34,7 +34,7 @@ def hold_at(point: str) -> None:
             say(held=point)
             sys.stdin.readline()
 
-    _crash.reach = reach
+    _failpoints.reach = reach
 
 
 def main() -> None:
@@ -54,12 +54,12 @@ def main() -> None:
 
 
 def land_epochs(told: Epochs) -> None:
-    from headrace.tables.fragments import Task, write_rows
-    from headrace.tables.ledger import Run
+    from headrace.tables.commit.ledger import Run
+    from headrace.tables.commit.payload import Result, Rows
     from headrace.tables.location import Location
-    from headrace.tables.payload import Result, Rows
     from headrace.tables.settings import Rules, SinkSettings
     from headrace.tables.sink import Sink
+    from headrace.tables.write.data_files import Task, write_rows
 
     if not told.has_fence:
         Rows.is_fenced = False

@@ -23,7 +23,7 @@ import pyarrow as pa
 from deadlines import PROGRAM_SECONDS
 
 import headrace
-from headrace._runtime import workers
+from headrace.engine.runtime import workers
 
 SCHEMA = pa.schema([("x", pa.int64())])
 

@@ -128,7 +128,7 @@ def let_go():
     globals().pop("sink")
 
 import contextlib, gc
-from headrace._channel import Channel
+from headrace.channel.channel import Channel
 
 with contextlib.ExitStack() as held:
     for channel in (thing for thing in gc.get_objects() if isinstance(thing, Channel)):

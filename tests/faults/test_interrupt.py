@@ -6,7 +6,7 @@ import pytest
 from background import Background
 from rig import batch, run_script
 
-from headrace._channel import Channel
+from headrace.channel.channel import Channel
 
 # SIGINT is sent, by the operating system, when the main thread is where it cannot go on by itself.
 INTERRUPTING = """

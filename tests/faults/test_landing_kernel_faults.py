@@ -11,8 +11,8 @@ from kernel import fill, require_tracer, small_disk, with_fault
 from landing_plan import QUERY, Epochs, state_after
 from landing_rig import Driver, Watcher, make_table, require_exact, rows_of
 
-from headrace.tables import bookmark
-from headrace.tables.ledger import Stamp
+from headrace.tables.commit import bookmark
+from headrace.tables.commit.ledger import Stamp
 
 slow = pytest.mark.slow
 

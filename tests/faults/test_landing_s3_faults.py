@@ -18,13 +18,13 @@ from s3_proxy import ALWAYS, S3Proxy
 from s3_server import S3Server
 
 from headrace import CommitUnknownError, HeadraceError, StorageError
-from headrace.tables.commit import Outcome
-from headrace.tables.fragments import Task, write_rows
-from headrace.tables.ledger import Run
+from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.payload import Result, Rows
+from headrace.tables.commit.protocol import Outcome
 from headrace.tables.location import Location
-from headrace.tables.payload import Result, Rows
 from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import Sink
+from headrace.tables.write.data_files import Task, write_rows
 
 pytestmark = pytest.mark.xdist_group("landing-s3")
 

@@ -10,7 +10,7 @@ from background import Background
 from rig import CRASHES, SCHEMA, Reader, batch, becomes_true, running, values, what_is_left
 
 import headrace
-from headrace._runtime import workers
+from headrace.engine.runtime import workers
 
 
 class ForeignError(BaseException):

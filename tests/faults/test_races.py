@@ -19,7 +19,7 @@ from background import Background
 from rig import SCHEMA, batch, becomes_true, refusal_of, running, values, what_is_left
 
 import headrace
-from headrace._runtime import workers
+from headrace.engine.runtime import workers
 
 ROUNDS = 300
 CHUNKS = 6

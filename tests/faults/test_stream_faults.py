@@ -29,9 +29,9 @@ from s3_server import S3Server
 from tally import require_same
 
 from headrace import ConfigurationError
-from headrace.tables import retention
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
+from headrace.tables.manage import cleanup
 
 slow = pytest.mark.slow
 pytestmark = [pytest.mark.xdist_group("landing-drivers"), pytest.mark.usefixtures("long")]
@@ -187,9 +187,9 @@ def test_a_stream_that_stood_still_through_a_cleanup_goes_on_where_it_was(tmp_pa
     for _ in range(300):
         lance.dataset(stream.uri).update_config({"some": "setting"})
     with pytest.raises(ConfigurationError, match="epoch 1"):
-        retention.plan(store, keep=1)
+        cleanup.plan(store, keep=1)
     finish(stream)
-    retention.carry_out(store, retention.plan(store, keep=1))
+    cleanup.carry_out(store, cleanup.plan(store, keep=1))
     assert len(lance.dataset(stream.uri).versions()) == 1
     add_epochs(Path(stream.source), range(EPOCHS, EPOCHS + 2))
     finish(stream)

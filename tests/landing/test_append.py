@@ -139,10 +139,10 @@ def test_appends_of_others_and_of_the_stream_all_land(
 def test_a_run_takes_over_on_a_table_that_is_appended_to_without_a_pause(uri: str) -> None:
     """L24: a long history must not make the take-over so slow that an append comes between every time."""
     from headrace.spark.options import streaming
-    from headrace.tables.fragments import Task, write_rows
-    from headrace.tables.ledger import Run
-    from headrace.tables.payload import Rows
+    from headrace.tables.commit.ledger import Run
+    from headrace.tables.commit.payload import Rows
     from headrace.tables.sink import Sink
+    from headrace.tables.write.data_files import Task, write_rows
 
     def append() -> None:
         lance.write_dataset(pa.table({"id": [0]}, schema=ARROW_SCHEMA), uri, mode="append")
@@ -203,10 +203,10 @@ def test_an_overwrite_under_a_running_stream_stops_it_until_it_is_accepted(
 def test_only_the_attempt_that_spark_picked_lands(uri: str) -> None:
     """L29, F3: two attempts wrote their files; one message lands, both together are refused."""
     from headrace.spark.options import streaming
-    from headrace.tables.fragments import Task, write_rows
-    from headrace.tables.ledger import Run
-    from headrace.tables.payload import Rows
+    from headrace.tables.commit.ledger import Run
+    from headrace.tables.commit.payload import Rows
     from headrace.tables.sink import Sink
+    from headrace.tables.write.data_files import Task, write_rows
 
     sink, run = Sink(streaming({"path": uri, "streamingQueryId": "q"})), Run("run")
 

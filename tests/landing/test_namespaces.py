@@ -138,11 +138,11 @@ def test_credentials_are_asked_for_again_when_they_expire(s3_server: S3Server) -
     import time
 
     from headrace.spark.options import streaming
-    from headrace.tables.fragments import Task, write_rows
-    from headrace.tables.ledger import Run
+    from headrace.tables.commit.ledger import Run
+    from headrace.tables.commit.payload import Rows
     from headrace.tables.location import _connect
-    from headrace.tables.payload import Rows
     from headrace.tables.sink import Sink
+    from headrace.tables.write.data_files import Task, write_rows
 
     options = vended(s3_server, ops_metrics_enabled="true")
     namespace = make(options, "orders")

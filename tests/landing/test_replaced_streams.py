@@ -12,9 +12,9 @@ import pytest
 from streams import ARROW_SCHEMA, StreamInput, committed, drain, rows
 
 from headrace.spark import LanceSink
-from headrace.tables.audit import audit
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
+from headrace.tables.manage.verify import audit
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -144,7 +144,7 @@ def test_a_key_the_table_does_not_have_is_refused_by_name(spark: SparkSession, u
 
 def test_staged_rows_are_removed_after_the_epoch(spark: SparkSession, uri: str) -> None:
     """L11: and what a driver that died left behind, before the query's next one; not another query's."""
-    from headrace.tables import upsert
+    from headrace.tables.write import upsert
 
     for query_id in ("q", "another"):
         left = Path(uri, upsert._folder(query_id), "left", "data", "left.lance")

@@ -23,12 +23,12 @@ from headrace import (
     TableReplacedError,
 )
 from headrace.pipeline import load
-from headrace.pipeline.job import Job, Stop
 from headrace.pipeline.progress import Progress, Totals
-from headrace.tables import checkpoint as checkpoints
-from headrace.tables.audit import audit
+from headrace.pipeline.runner import Job, Stop
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
+from headrace.tables.manage import checkpoint as checkpoints
+from headrace.tables.manage.verify import audit
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ import pytest
 
 from headrace import ConfigurationError, StorageError
 from headrace.pipeline import Pipeline, load
-from headrace.pipeline.lines import line_of
+from headrace.pipeline.toml_lines import line_of
 
 WHOLE = """\
 name = " orders-v1 "
@@ -162,7 +162,7 @@ def test_a_key_is_found(key: str, line: int | None) -> None:
 
 def test_the_file_that_init_writes_is_one(tmp_path: Path) -> None:
     """C11: and so are the lines in it that are commented out."""
-    from headrace.cli import main
+    from headrace.cli.main import main
 
     assert main(["init", str(tmp_path / "new")]) == 0
     file = tmp_path / "new" / "pipeline.toml"

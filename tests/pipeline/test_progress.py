@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace.pipeline.progress import Progress, Reports, Totals
-from headrace.spark.epoch import Landed
+from headrace.spark.foreach_batch import Landed
 
 RUN = {"addBatch": 2745, "commitOffsets": 128, "getBatch": 15, "latestOffset": 47, "queryPlanning": 25,
        "triggerExecution": 3000, "walCommit": 40}  # fmt: skip

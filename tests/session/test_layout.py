@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from headrace import EngineError
-from headrace._layout import importable, relabelled
+from headrace.arrow.layout import importable, relabelled
 
 INNER = pa.struct([("b", pa.int64())])
 FRAGILE = {

@@ -13,7 +13,7 @@ from background import Background
 
 import headrace
 from headrace import SessionContext, SimpleTableProvider, TableSink
-from headrace._channel import Channel
+from headrace.channel.channel import Channel
 
 SCHEMA = pa.schema([("x", pa.int64())])
 

@@ -145,7 +145,7 @@ one = pa.record_batch([pa.array([1])], schema=schema)
 
 def collect(frame, event, argument):
     files = [os.path.basename(each.f_code.co_filename) for each in (frame, frame.f_back) if each is not None]
-    if event == "call" and files == [sys.argv[1], "_channel.py"] and frame.f_code.co_name.endswith(sys.argv[2]):
+    if event == "call" and files == [sys.argv[1], "channel.py"] and frame.f_code.co_name.endswith(sys.argv[2]):
         gc.collect()
 
 class Cycle:
@@ -175,7 +175,7 @@ with headrace.SessionContext() as ctx:
 """
 
 
-@pytest.mark.parametrize("moment", [("_channel.py", ""), ("threading.py", "wait")], ids=["in a lock", "before a wait"])
+@pytest.mark.parametrize("moment", [("channel.py", ""), ("threading.py", "wait")], ids=["in a lock", "before a wait"])
 def test_a_reader_that_is_garbage_is_released_on_whatever_thread_it_is_collected(moment: tuple[str, str]) -> None:
     """S7: a reader dropped in a reference cycle releases everything, deadlocks nobody and leaves nobody waiting."""
     command = [sys.executable, "-c", GARBAGE, *moment]

@@ -14,9 +14,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace._errors import CommitConflictError, StorageError, TableNotFoundError
-from headrace.tables.message import Column
-from headrace.tables.store import Append, Change, Entry, Fence, Kind, Merge, Published, Replace
+from headrace.errors import CommitConflictError, StorageError, TableNotFoundError
+from headrace.tables.store import Append, Change, Column, Entry, Fence, Kind, Merge, Published, Replace
 
 Fragment = Mapping[str, Any]
 

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pyarrow as pa
 from memory_store import Did, MemorySnapshot, MemoryStore, MemoryTable, MergedRows
 
-from headrace.tables.message import Column, TaskMessage
-from headrace.tables.payload import Upserts
-from headrace.tables.store import Merge, Snapshot
+from headrace.tables.commit.message import TaskMessage
+from headrace.tables.commit.payload import Upserts
+from headrace.tables.store import Column, Merge, Snapshot
 
 SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string())])
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.tables.message import Column
-from headrace.tables.store import Change, Entry, Published, Snapshot, Store
+from headrace.tables.store import Change, Column, Entry, Published, Snapshot, Store
 
 
 class DiedError(BaseException):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 
-from headrace._channel import Channel
+from headrace.channel.channel import Channel
 
 _waiting: set[int] = set()
 _wait = Channel._wait

@@ -9,8 +9,8 @@ from typing import Any
 from stepping import SteppedStore, Steps
 from worlds import MODES, QUERY, World
 
-from headrace.tables.commit import Landing, Memory, Outcome, Rules
-from headrace.tables.ledger import Run
+from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.protocol import Landing, Memory, Outcome, Rules
 
 
 @dataclass

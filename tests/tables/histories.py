@@ -10,13 +10,13 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 
-from headrace.tables.feed import Feed
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
-from headrace.tables.position import Position
-from headrace.tables.reading import FEED_FIELDS, read
+from headrace.tables.read.feed import Feed
+from headrace.tables.read.offset import Position
+from headrace.tables.read.scan import FEED_FIELDS, read
+from headrace.tables.read.splits import Slice
 from headrace.tables.settings import NO_LIMIT, FeedRules, Limit
-from headrace.tables.slices import Slice
 
 SCHEMA = pa.schema([("id", pa.int64()), ("state", pa.string())])
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from headrace import SchemaMismatchError
-from headrace.tables.align import Alignment
+from headrace.arrow.align import Alignment
 
 UTC = dt.UTC
 NOON = dt.datetime(2024, 5, 6, 12, tzinfo=UTC)

@@ -10,12 +10,12 @@ from drivers import Driver
 from worlds import LanceWorld
 
 from headrace import LandingError, StorageError
-from headrace.tables import checkpoint as checkpoints
-from headrace.tables import queries
-from headrace.tables.audit import Account, audit
-from headrace.tables.checkpoint import Checkpoint
-from headrace.tables.epochs import Epochs
-from headrace.tables.ledger import Run, Stamp, details
+from headrace.tables.commit.epochs import Epochs
+from headrace.tables.commit.ledger import Run, Stamp, details
+from headrace.tables.manage import checkpoint as checkpoints
+from headrace.tables.manage import queries
+from headrace.tables.manage.checkpoint import Checkpoint
+from headrace.tables.manage.verify import Account, audit
 from headrace.tables.store import Append, Replace
 
 

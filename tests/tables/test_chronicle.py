@@ -8,8 +8,7 @@ import pytest
 from drivers import Driver
 from worlds import LanceWorld
 
-from headrace.tables import chronicle
-from headrace.tables.chronicle import Event
+from headrace.tables.manage.history import Event, events
 
 
 @pytest.fixture
@@ -18,7 +17,7 @@ def world(tmp_path: Path) -> LanceWorld:
 
 
 def history(world: LanceWorld, last: int | None = None) -> list[Event]:
-    return list(chronicle.events(world.store(), last=last))
+    return list(events(world.store(), last=last))
 
 
 def test_a_stream_shows_its_fences_and_epochs(world: LanceWorld) -> None:

@@ -11,7 +11,7 @@ from stepping import Steps
 from worlds import QUERY, World, landed
 
 from headrace import HistoryGapError, LandingError, TableReplacedError
-from headrace.tables.ledger import Stamp
+from headrace.tables.commit.ledger import Stamp
 from headrace.tables.store import Fence, Replace
 
 

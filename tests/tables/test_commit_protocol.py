@@ -15,10 +15,10 @@ from headrace import (
     LandingError,
     SchemaMismatchError,
 )
-from headrace.tables import ledger
-from headrace.tables.commit import Outcome, land_once
-from headrace.tables.message import TaskMessage
-from headrace.tables.payload import Result, Rows
+from headrace.tables.commit import ledger
+from headrace.tables.commit.message import TaskMessage
+from headrace.tables.commit.payload import Result, Rows
+from headrace.tables.commit.protocol import Outcome, land_once
 from headrace.tables.store import Kind
 
 EVERY_MODE = pytest.mark.parametrize("mode", MODES)

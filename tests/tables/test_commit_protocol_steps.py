@@ -26,7 +26,7 @@ from headrace import (
     StorageError,
     TableReplacedError,
 )
-from headrace.tables import ledger
+from headrace.tables.commit import ledger
 from headrace.tables.store import Kind
 
 Make = Callable[[], World]

@@ -8,7 +8,7 @@ import pytest
 from drivers import Driver, ids_through
 from worlds import LanceWorld, history, landed, spoil_bookmark
 
-from headrace.tables import ledger
+from headrace.tables.commit import ledger
 
 
 @pytest.fixture

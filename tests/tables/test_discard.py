@@ -13,10 +13,10 @@ from worlds import LanceWorld
 
 from headrace import CommitUnknownError, LandingError, StorageError
 from headrace.tables import sink as sinks
-from headrace.tables.ledger import Run
+from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.message import TaskMessage
+from headrace.tables.commit.payload import Rows
 from headrace.tables.location import Location
-from headrace.tables.message import TaskMessage
-from headrace.tables.payload import Rows
 from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import Sink
 from headrace.tables.store import Append

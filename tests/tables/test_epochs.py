@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from headrace.tables.epochs import Epochs
+from headrace.tables.commit.epochs import Epochs
 
 NUMBERS = some.sets(some.integers(0, 30))
 

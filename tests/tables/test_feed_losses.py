@@ -11,8 +11,8 @@ from histories import Reader, Table, ids_in, reading, some
 from lance.fragment import FragmentMetadata
 
 from headrace import DataLossError, ReadingError
-from headrace.tables.changes import live_rows
-from headrace.tables.position import Position
+from headrace.tables.read.changes import live_rows
+from headrace.tables.read.offset import Position
 from headrace.tables.settings import Limit
 
 

@@ -11,13 +11,13 @@ import pytest
 from worlds import LanceWorld, result_of, rows_of
 
 from headrace import SchemaMismatchError, StorageError, TableNotFoundError
-from headrace.tables.commit import Landing
-from headrace.tables.fragments import Task, write_rows, write_staged
-from headrace.tables.ledger import Run
+from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.message import TaskMessage
+from headrace.tables.commit.payload import Result, Rows
+from headrace.tables.commit.protocol import Landing
 from headrace.tables.location import Location
-from headrace.tables.message import TaskMessage
-from headrace.tables.payload import Result, Rows
 from headrace.tables.settings import FileSettings, Rules
+from headrace.tables.write.data_files import Task, write_rows, write_staged
 
 TASK = Task(3, Run("run", "checkpoint"), 7)
 

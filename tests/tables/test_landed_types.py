@@ -12,14 +12,14 @@ import lance
 import pyarrow as pa
 import pytest
 
-from headrace.tables.commit import Landing
-from headrace.tables.fragments import Task, write_rows
+from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.message import TaskMessage
+from headrace.tables.commit.payload import Result, Rows
+from headrace.tables.commit.protocol import Landing
 from headrace.tables.lance_store import LanceStore
-from headrace.tables.ledger import Run
 from headrace.tables.location import Location
-from headrace.tables.message import TaskMessage
-from headrace.tables.payload import Result, Rows
 from headrace.tables.settings import Rules
+from headrace.tables.write.data_files import Task, write_rows
 
 NOON = dt.datetime(2024, 5, 6, 12, tzinfo=dt.UTC)
 STRUCT = pa.struct([pa.field("a", pa.int64()), pa.field("b", pa.list_(pa.string()))])

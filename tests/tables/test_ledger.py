@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import CheckpointResetError, ConfigurationError, FencedError, LandingError
-from headrace.tables import ledger
-from headrace.tables.ledger import Decision, Run, Stamp, decide, next_stamp, stamp_of
+from headrace.tables.commit import ledger
+from headrace.tables.commit.ledger import Decision, Run, Stamp, decide, next_stamp, stamp_of
 
 A, B = Run("run-a", "checkpoint"), Run("run-b", "checkpoint")
 IDS = st.text(min_size=1, max_size=40)

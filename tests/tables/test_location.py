@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from headrace import ConfigurationError, HeadraceError, StorageError, TableNotFoundError
-from headrace.tables.fragments import Task, write_rows
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import Sink
 from headrace.tables.store import Append
+from headrace.tables.write.data_files import Task, write_rows
 
 CANARY = "canary-7f3a"
 SECRETS = {

@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import LandingError
-from headrace.tables import message as messages
-from headrace.tables import upsert
-from headrace.tables.ledger import Run
+from headrace.tables.commit import message as messages
+from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.message import TaskMessage, one_per_partition
 from headrace.tables.location import Location
-from headrace.tables.message import Column, TaskMessage, one_per_partition
+from headrace.tables.store import Column
+from headrace.tables.write import upsert
 
 COUNTS = st.integers(0, 2**40)
 NAMES = st.from_regex(r"[0-9A-Za-z_-]{1,60}\.lance", fullmatch=True)

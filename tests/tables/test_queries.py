@@ -10,7 +10,7 @@ from drivers import Driver, ids_of
 from worlds import LanceWorld
 
 from headrace import CheckpointResetError, ConfigurationError, FencedError, LandingError
-from headrace.tables import chronicle, queries, retention
+from headrace.tables.manage import cleanup, history, queries
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_a_query_that_is_forgotten_begins_anew(world: LanceWorld) -> None:
     assert not again.land(0).was_skipped
     assert world.rows() == sorted([*ids_of(0), *ids_of(0), 77])
     assert other.restarted("other-b").land(0).was_skipped
-    assert [event.what for event in chronicle.events(world.store(), last=3)] == ["landed", "fenced", "forgotten"]
+    assert [event.what for event in history.events(world.store(), last=3)] == ["landed", "fenced", "forgotten"]
     assert all(not query.is_forgotten for query in queries.known(world.store()))
 
 
@@ -81,19 +81,19 @@ def test_cleanup_refuses_what_a_query_needs(world: LanceWorld) -> None:
     for number in range(3):
         world.append([100 + number])
     with pytest.raises(ConfigurationError, match=r"Version 3 of .* epoch 0 of query .*forget it"):
-        retention.plan(world.store(), keep=2)
+        cleanup.plan(world.store(), keep=2)
     assert len(world.store().open().kept_versions(0)) == 6
     driver.land(1)
-    plan = retention.plan(world.store(), keep=2)
+    plan = cleanup.plan(world.store(), keep=2)
     assert plan.versions == (1, 2, 3, 4, 5)
-    done = retention.carry_out(world.store(), plan)
+    done = cleanup.carry_out(world.store(), plan)
     assert done.bytes is not None
     assert world.store().open().kept_versions(0) == [7, 6]
     assert driver.restarted("run-b").land(1).was_skipped
     world.append([200])
     queries.forget(world.store(), driver.query_id)
     world.append([201])
-    assert retention.plan(world.store(), keep=1).versions == (6, 7, 8, 9)
+    assert cleanup.plan(world.store(), keep=1).versions == (6, 7, 8, 9)
 
 
 def test_cleanup_spares_what_is_tagged_or_young(world: LanceWorld) -> None:
@@ -101,10 +101,10 @@ def test_cleanup_spares_what_is_tagged_or_young(world: LanceWorld) -> None:
     for number in range(3):
         world.append([number])
     world.tag(2)
-    assert retention.plan(world.store(), older_than=timedelta(days=1)).versions == ()
-    assert retention.carry_out(world.store(), retention.plan(world.store(), older_than=timedelta(days=1))).bytes == 0
-    assert retention.plan(world.store(), older_than=timedelta()).versions == (1, 3)
-    assert retention.plan(world.store(), keep=2, older_than=timedelta()).versions == (1,)
-    retention.carry_out(world.store(), retention.plan(world.store(), keep=1))
+    assert cleanup.plan(world.store(), older_than=timedelta(days=1)).versions == ()
+    assert cleanup.carry_out(world.store(), cleanup.plan(world.store(), older_than=timedelta(days=1))).bytes == 0
+    assert cleanup.plan(world.store(), older_than=timedelta()).versions == (1, 3)
+    assert cleanup.plan(world.store(), keep=2, older_than=timedelta()).versions == (1,)
+    cleanup.carry_out(world.store(), cleanup.plan(world.store(), keep=1))
     assert world.store().open().kept_versions(0) == [4, 2]
     assert world.rows(2) == [0]

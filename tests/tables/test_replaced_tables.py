@@ -12,10 +12,11 @@ from stepping import raising
 from worlds import MODES, LanceWorld, World, history, landed
 
 from headrace import ConfigurationError, StorageError, TableReplacedError
-from headrace.tables import ledger, queries
-from headrace.tables.audit import audit
-from headrace.tables.ledger import Run
+from headrace.tables.commit import ledger
+from headrace.tables.commit.ledger import Run
 from headrace.tables.location import Location
+from headrace.tables.manage import queries
+from headrace.tables.manage.verify import audit
 from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import Sink
 

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from headrace.tables.slices import Slice, dealt_out
+from headrace.tables.read.splits import Slice, dealt_out
 
 MEGABYTE = 1024 * 1024
 

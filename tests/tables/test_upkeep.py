@@ -12,13 +12,13 @@ from worlds import LanceWorld, landed
 
 from headrace import StorageError
 from headrace.tables import sink as sinks
-from headrace.tables import upkeep as upkeeps
-from headrace.tables.ledger import Run
+from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.payload import Rows
 from headrace.tables.location import Location
-from headrace.tables.payload import Rows
+from headrace.tables.manage import compact as upkeeps
+from headrace.tables.manage.compact import Upkeep, clean, compact, small_fragments, target_rows
 from headrace.tables.settings import Rules, SinkSettings, UpkeepRules
 from headrace.tables.sink import Sink
-from headrace.tables.upkeep import Upkeep, clean, compact, small_fragments, target_rows
 
 PATIENCE = 30.0
 

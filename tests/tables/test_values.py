@@ -17,15 +17,15 @@ from nested_values import shapes
 from values import ALL_LEAVES, FIXED_LEAVES, LEAVES, MisfitError, Shape, expected, nullable
 
 from headrace import SchemaMismatchError
-from headrace.tables import upsert
-from headrace.tables.align import Alignment
-from headrace.tables.commit import Landing
-from headrace.tables.fragments import write_rows, write_staged
+from headrace.arrow.align import Alignment
+from headrace.tables.commit.ledger import Run, Task
+from headrace.tables.commit.payload import Payload, Result, Rows
+from headrace.tables.commit.protocol import Landing
 from headrace.tables.lance_store import LanceStore
-from headrace.tables.ledger import Run, Task
 from headrace.tables.location import Location
-from headrace.tables.payload import Payload, Result, Rows
 from headrace.tables.settings import Rules
+from headrace.tables.write import upsert
+from headrace.tables.write.data_files import write_rows, write_staged
 
 
 def model(shape: Shape, values: list[Any]) -> list[Any] | None:

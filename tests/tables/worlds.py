@@ -12,13 +12,13 @@ import lance
 import pyarrow as pa
 from memory_world import SCHEMA
 
-from headrace.tables import bookmark, ledger
-from headrace.tables.fragments import Task, write_rows
+from headrace.tables.commit import bookmark, ledger
+from headrace.tables.commit.message import TaskMessage
+from headrace.tables.commit.payload import Result, Rows, Upserts
 from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
 from headrace.tables.location import Location
-from headrace.tables.message import TaskMessage
-from headrace.tables.payload import Result, Rows, Upserts
 from headrace.tables.store import Entry, Merge, Snapshot, Store
+from headrace.tables.write.data_files import Task, write_rows
 
 QUERY = "orders to lake/é"
 

@@ -9,10 +9,10 @@ import threading
 
 from boards import Clock, progress, tell
 
-from headrace._channel import SinkStatistics
+from headrace.channel.channel import SinkStatistics
 from headrace.pipeline.progress import Totals
 from headrace.ui import Board
-from headrace.ui.board import LAST_EPOCHS
+from headrace.ui.status import LAST_EPOCHS
 
 
 def statistics(queued: int, *, state: str = "open") -> SinkStatistics:

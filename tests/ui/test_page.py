@@ -12,7 +12,7 @@ from boards import busy_board, progress, tell
 from browser import Browser, corner, find_browser, is_hidden, text_of
 from staged import Stage
 
-from headrace._channel import SinkStatistics
+from headrace.channel.channel import SinkStatistics
 from headrace.pipeline.progress import Totals
 from headrace.ui import Board, serve
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import click
 
-from headrace import _crash
-from headrace._errors import ExecutionError
-from headrace.cli import exits
+from headrace import _failpoints
+from headrace.cli import exit_codes
+from headrace.errors import ExecutionError
 
 _FILES, _ORDERS, _CRASH = 6, 1_000, 2
 _ITEMS = ("lamp", "chair", "table")
@@ -59,7 +59,7 @@ def demo(folder: Path | None) -> int:
     click.echo("  headrace init first      writes a pipeline file to change; headrace run first/pipeline.toml runs it")
     click.echo("  headrace demo --folder d leaves the demo's files, for headrace history d/orders.lance and the like")
     click.echo("  headrace sql --table orders=d/orders.lance      asks the table with SQL")
-    return exits.DONE
+    return exit_codes.DONE
 
 
 @contextmanager
@@ -80,20 +80,20 @@ def _tell(place: Path) -> None:
     (place / "pipeline.toml").write_text(_PIPELINE)
 
     _title("headrace run pipeline.toml, whose driver dies on the way")
-    code = _run(place, {_crash.VARIABLE: f"after-commit:{_CRASH}"})
+    code = _run(place, {_failpoints.VARIABLE: f"after-commit:{_CRASH}"})
     if code >= 0:
         raise ExecutionError(f"The driver was to be killed, and ended by itself with {code}.")
     click.echo(f"  killed by signal {-code}: epoch {_CRASH} is in the table, and Spark does not know that")
 
     _title("headrace run pipeline.toml, once more")
     code = _run(place, {})
-    if code != exits.DONE:
+    if code != exit_codes.DONE:
         raise ExecutionError(f"The second run failed with {code}.", hint=f"its log is in {place}/.headrace.")
 
     _title("headrace history orders.lance")
     _headrace("history", "orders.lance", place=place)
     _title("headrace verify orders.lance --checkpoint checkpoint")
-    if _headrace("verify", "orders.lance", "--checkpoint", "checkpoint", place=place) != exits.DONE:
+    if _headrace("verify", "orders.lance", "--checkpoint", "checkpoint", place=place) != exit_codes.DONE:
         raise ExecutionError("The table is not as it should be.")
     _title("The table joined with prices that arrive while the query runs, in this process and without Spark")
     _ask(place)
@@ -137,7 +137,7 @@ def _run(place: Path, more: dict[str, str]) -> int:
 def _ask(place: Path) -> None:
     import pyarrow as pa
 
-    from headrace._session import SessionContext
+    from headrace.session.context import SessionContext
 
     schema = pa.schema([("item", pa.string()), ("factor", pa.float64())])
     with SessionContext() as session:

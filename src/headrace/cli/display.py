@@ -16,7 +16,7 @@ from headrace.cli.tables import print_json
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from headrace.pipeline.file import Pipeline
+    from headrace.pipeline.config import Pipeline
     from headrace.pipeline.progress import Progress, Totals
 
 _LAST_EPOCHS = 8

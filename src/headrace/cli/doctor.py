@@ -15,8 +15,8 @@ from pathlib import Path
 
 import click
 
-from headrace._errors import HeadraceError
-from headrace.cli import exits
+from headrace.cli import exit_codes
+from headrace.errors import HeadraceError
 
 _OK, _NOTE, _BAD = "ok", "note", "wrong"
 _COLORS = {_OK: "green", _NOTE: "yellow", _BAD: "red"}
@@ -59,7 +59,7 @@ def doctor(table: str | None) -> int:
             is_well = is_well and finding.state != _BAD
             click.secho(f"{finding.state:5} ", fg=_COLORS[finding.state], bold=True, nl=False)
             click.echo(f"{finding.what}: {finding.said}")
-    return exits.DONE if is_well else exits.FAILED
+    return exit_codes.DONE if is_well else exit_codes.FAILED
 
 
 def _made(what: str, found: Iterator[Finding]) -> Iterator[Finding]:
@@ -136,9 +136,9 @@ def _jar_folders() -> Iterator[str]:
 
 def _writes(place: str | None) -> Iterator[Finding]:
     """Lance's native table provider is compiled for one major of DataFusion, so that is tried too."""
-    from headrace._session import SessionContext
+    from headrace.session.context import SessionContext
     from headrace.tables.location import Location
-    from headrace.tables.probe import probe_table
+    from headrace.tables.manage.probe import probe_table
 
     with tempfile.TemporaryDirectory() as folder:
         place = place.rstrip("/") if place else folder

@@ -10,7 +10,7 @@ import click
 from headrace.cli.tables import as_json, on_a_table, open_store, print_columns, print_json
 
 if TYPE_CHECKING:
-    from headrace.tables.chronicle import Event
+    from headrace.tables.manage.history import Event
 
 _HEADER = ("version", "time (UTC)", "what", "query", "epoch", "rows", "files", "run", "")
 _NUMBERS = ("version", "epoch", "rows", "files")
@@ -30,11 +30,11 @@ def history(table: str, storage: dict[str, str], last: int, is_all: bool, query:
     without one: skipped, since they had landed before a restart, or empty; and of those that were lost with an earlier
     table, which was accepted.
     """
-    from headrace.tables import chronicle
+    from headrace.tables.manage.history import events
 
     store = open_store(table, storage)
-    events = chronicle.events(store, last=None if is_all or query else last)
-    found = [event for event in events if query is None or event.query == query]
+    versions = events(store, last=None if is_all or query else last)
+    found = [event for event in versions if query is None or event.query == query]
     shown = found if is_all else found[:last]
     if is_json:
         for event in shown:

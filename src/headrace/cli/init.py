@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from headrace._errors import ConfigurationError
+from headrace.errors import ConfigurationError
 
 _FILES = {
     "pipeline.toml": "the pipeline, for headrace run",

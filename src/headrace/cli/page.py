@@ -12,7 +12,7 @@ from headrace.cli.tables import open_store
 
 if TYPE_CHECKING:
     from headrace.cli.display import Display
-    from headrace.pipeline.file import Pipeline
+    from headrace.pipeline.config import Pipeline
     from headrace.pipeline.progress import Progress, Totals
     from headrace.ui import Board
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 
-from headrace._render import Box
+from headrace.session.render import Box
 
 if TYPE_CHECKING:
-    from headrace._reader import RecordBatchReader
+    from headrace.session.reader import RecordBatchReader
 
 Printer = Callable[["RecordBatchReader"], None]
 

@@ -17,13 +17,13 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from headrace._errors import HeadraceError
-from headrace.cli.entry import tell
+from headrace.cli.main import tell
 from headrace.cli.statements import is_complete, split
+from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace._session import SessionContext
     from headrace.cli.printing import Printer
+    from headrace.session.context import SessionContext
 
 _LEAVE = ("\\q", "exit", "quit")
 _WORD = re.compile(r"[\w.]+")

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli import exits
+from headrace.cli import exit_codes
 
 if TYPE_CHECKING:
-    from headrace.pipeline.job import Stop
+    from headrace.pipeline.runner import Stop
 
 # After a second Ctrl-C, Spark has this long to go.
 _GRACE_SECONDS = 10.0
@@ -49,8 +49,8 @@ def run(pipeline: Path, once: bool, master: str | None, is_json: bool, ui: int |
     require_java()
     log = log or pipeline.parent / ".headrace" / f"{Path(plan.checkpoint).name}.log"
     with noise_to(log), display(is_json=is_json) as plain, with_page(plain, plan, ui) as shown:
-        from headrace.pipeline.job import Job, Stop
-        from headrace.pipeline.session import start_spark
+        from headrace.pipeline.runner import Job, Stop
+        from headrace.pipeline.spark_session import start_spark
 
         # pyspark's, about versions of pandas it does not know.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
@@ -63,7 +63,7 @@ def run(pipeline: Path, once: bool, master: str | None, is_json: bool, ui: int |
             shown.end(totals)
         finally:
             _stop_spark(spark)
-    return signals.code if once else exits.DONE
+    return signals.code if once else exit_codes.DONE
 
 
 class _Signals:
@@ -74,12 +74,12 @@ class _Signals:
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
-        self.code = exits.DONE
+        self.code = exit_codes.DONE
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._heard)
 
     def _heard(self, number: int, _: object) -> None:
-        self.code = exits.INTERRUPTED if number == signal.SIGINT else exits.TERMINATED
+        self.code = exit_codes.INTERRUPTED if number == signal.SIGINT else exit_codes.TERMINATED
         self._stop.ask()
         if self._stop.is_now:
             code = self.code

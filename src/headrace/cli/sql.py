@@ -12,7 +12,7 @@ from headrace.cli.statements import split
 from headrace.cli.tables import pairs
 
 if TYPE_CHECKING:
-    from headrace._session import SessionContext
+    from headrace.session.context import SessionContext
 
 _SUFFIXES = {
     ".lance": "lance",
@@ -63,8 +63,8 @@ def sql(
     """
     if statements is not None and script is not None:
         raise click.UsageError("Give -c or -f, not both.", click.get_current_context())
-    from headrace._session import SessionContext
     from headrace.cli.printing import printer
+    from headrace.session.context import SessionContext
 
     with SessionContext(memory_limit=memory_limit) as session:
         for name, uri in tables.items():

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli import exits
+from headrace.cli import exit_codes
 from headrace.cli.tables import as_json, on_a_table, open_store, print_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.tables.audit import Account
-    from headrace.tables.epochs import Epochs
+    from headrace.tables.commit.epochs import Epochs
+    from headrace.tables.manage.verify import Account
 
 
 @click.command()
@@ -26,8 +26,8 @@ def verify(table: str, storage: dict[str, str], checkpoint: str | None, query: s
 
     Reads the table's history; with --checkpoint, also what Spark has noted as done. Exits with 1 if something is wrong.
     """
-    from headrace.tables import checkpoint as checkpoints
-    from headrace.tables.audit import audit
+    from headrace.tables.manage import checkpoint as checkpoints
+    from headrace.tables.manage.verify import audit
 
     known = checkpoints.read(checkpoint) if checkpoint else None
     accounts = audit(open_store(table, storage), query=query, checkpoint=known)
@@ -49,7 +49,7 @@ def verify(table: str, storage: dict[str, str], checkpoint: str | None, query: s
             _print(account)
     if not accounts and not is_json:
         click.echo("No version that is kept is of a streaming query: there is nothing to check.")
-    return exits.FAILED if any(account.problems for account in accounts) else exits.DONE
+    return exit_codes.FAILED if any(account.problems for account in accounts) else exit_codes.DONE
 
 
 def _print(account: Account) -> None:

@@ -1,5 +1,5 @@
 """A pipeline file: one Spark source, SQL steps, one Lance table; and how it is run."""
 
-from headrace.pipeline.file import Pipeline, load
+from headrace.pipeline.config import Pipeline, load
 
 __all__ = ["Pipeline", "load"]

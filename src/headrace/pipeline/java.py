@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from headrace._errors import MissingExtraError
+from headrace.errors import MissingExtraError
 
 OLDEST = 17
 

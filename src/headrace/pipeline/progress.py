@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.spark.epoch import Landed
+    from headrace.spark.foreach_batch import Landed
 
 # Spark's names of what it does in an epoch, by ours.
 _PHASES = {

@@ -9,8 +9,8 @@ from pyspark.sql.datasource import DataSource
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from headrace.spark.sink import LanceBatchWriter, LanceStreamWriter
-    from headrace.spark.source import LanceBatchReader, LanceStreamReader
+    from headrace.spark.reader import LanceBatchReader, LanceStreamReader
+    from headrace.spark.writer import LanceBatchWriter, LanceStreamWriter
 
 
 class LanceDataSource(DataSource):
@@ -32,7 +32,7 @@ class LanceDataSource(DataSource):
             SchemaMismatchError: Spark has no type for a column.
         """
         from headrace.spark import options
-        from headrace.spark.source import schema_of
+        from headrace.spark.reader import schema_of
 
         found: StructType = schema_of(options.any_reading(self.options))
         return found
@@ -46,7 +46,7 @@ class LanceDataSource(DataSource):
             ConfigurationError: An option is wrong.
         """
         from headrace.spark import options
-        from headrace.spark.source import FilteringBatchReader, LanceBatchReader
+        from headrace.spark.reader import FilteringBatchReader, LanceBatchReader
 
         settings = options.reading(self.options)
         return (FilteringBatchReader if settings.pushes_filters else LanceBatchReader)(settings, schema)
@@ -60,7 +60,7 @@ class LanceDataSource(DataSource):
             ConfigurationError: An option is wrong.
         """
         from headrace.spark import options
-        from headrace.spark.source import LanceStreamReader
+        from headrace.spark.reader import LanceStreamReader
 
         return LanceStreamReader(options.stream_reading(self.options), schema)
 
@@ -77,7 +77,7 @@ class LanceDataSource(DataSource):
             SchemaMismatchError: The rows do not fit the table.
         """
         from headrace.spark import options
-        from headrace.spark.sink import LanceStreamWriter
+        from headrace.spark.writer import LanceStreamWriter
 
         settings = options.streaming(self.options)
         return LanceStreamWriter(settings, schema, overwrite, self.options.get("checkpointLocation", ""))
@@ -92,7 +92,7 @@ class LanceDataSource(DataSource):
             SchemaMismatchError: The rows do not fit the table.
         """
         from headrace.spark import options
-        from headrace.spark.sink import LanceBatchWriter
+        from headrace.spark.writer import LanceBatchWriter
 
         return LanceBatchWriter(options.batch(self.options), schema, overwrite)
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
-from headrace._errors import ConfigurationError
+from headrace.errors import ConfigurationError
 from headrace.tables.location import Location
 from headrace.tables.settings import (
     DEFAULT_LOOKBACK,

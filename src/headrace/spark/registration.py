@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace._errors import InvalidArgumentError, MissingExtraError
+from headrace.errors import InvalidArgumentError, MissingExtraError
 
 _OLDEST = (4, 1)
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace._errors import SchemaMismatchError
-from headrace.tables.conversion import is_blob
+from headrace.arrow.convert import is_blob
+from headrace.errors import SchemaMismatchError
 
 _WIDEST_DECIMAL = 38
 _PLAIN = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.tables.ledger import Run, Task
+from headrace.tables.commit.ledger import Run, Task
 
 RUN_ID = "spark.jobGroup.id"
 QUERY_ID = "sql.streaming.queryId"

@@ -21,7 +21,7 @@ from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata
 from lance.schema import LanceSchema
 
-from headrace._errors import (
+from headrace.errors import (
     CommitConflictError,
     CommitUnknownError,
     HeadraceError,
@@ -30,8 +30,7 @@ from headrace._errors import (
     TableNotFoundError,
 )
 from headrace.tables.location import Location
-from headrace.tables.message import Column
-from headrace.tables.store import Append, Change, Entry, Fence, Kind, Merge, Published, Replace
+from headrace.tables.store import Append, Change, Column, Entry, Fence, Kind, Merge, Published, Replace
 
 _log = logging.getLogger("headrace.tables")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from headrace._errors import ConfigurationError
+from headrace.errors import ConfigurationError
 
 # Values of these options may be shown. Whatever is not listed is taken for a secret.
 _OPEN_OPTIONS = frozenset(

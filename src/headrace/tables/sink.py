@@ -9,18 +9,18 @@ from typing import TypeVar
 
 import pyarrow as pa
 
-from headrace._errors import CommitUnknownError, HeadraceError, StorageError
-from headrace.tables import checkpoint as checkpoints
-from headrace.tables import creation
-from headrace.tables.commit import Landing, Outcome, land_once
-from headrace.tables.history import Memory
+from headrace.errors import CommitUnknownError, HeadraceError, StorageError
+from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.lookup import Memory
+from headrace.tables.commit.message import TaskMessage
+from headrace.tables.commit.payload import Payload
+from headrace.tables.commit.protocol import Landing, Outcome, land_once
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
-from headrace.tables.ledger import Run
 from headrace.tables.location import Location
-from headrace.tables.message import TaskMessage
-from headrace.tables.payload import Payload
+from headrace.tables.manage import checkpoint as checkpoints
+from headrace.tables.manage.compact import Upkeep
 from headrace.tables.settings import SinkSettings
-from headrace.tables.upkeep import Upkeep
+from headrace.tables.write import create
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -57,7 +57,7 @@ class Sink:
             SchemaMismatchError: The rows do not fit.
         """
         settings = self.settings
-        snapshot = creation.open_or_create(
+        snapshot = create.open_or_create(
             self.store,
             schema,
             creates=settings.creates_table,
@@ -66,7 +66,7 @@ class Sink:
         )
         if settings.replaces_schema:
             return snapshot
-        return creation.require_fit(self.store, snapshot, schema, merges=settings.merges_schema, fills=fills)
+        return create.require_fit(self.store, snapshot, schema, merges=settings.merges_schema, fills=fills)
 
     def require_new(self, checkpoint: str, mode: str) -> None:
         """Before a missing table is created for an epoch whose number is not known: see what the checkpoint says.

@@ -13,8 +13,6 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from headrace.tables.message import Column
-
 
 class Kind(Enum):
     """What a version did to the table, as far as the ledger cares."""
@@ -24,6 +22,15 @@ class Kind(Enum):
     RESTORE = "restore"
     PROJECT = "project"
     OTHER = "other"
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column as it was when rows were written: enough to see whether they still fit."""
+
+    name: str
+    type: str
+    is_nullable: bool
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The status page of a run: what it has done, served on a port of this machine. Loads neither Spark nor Lance."""
 
-from headrace.ui.board import Board
 from headrace.ui.server import Page, serve
+from headrace.ui.status import Board
 
 __all__ = ["Board", "Page", "serve"]

@@ -17,8 +17,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headrace.ui.board import FAILED, Board
 from headrace.ui.metrics import Metrics
+from headrace.ui.status import FAILED, Board
 
 # The page's files, and what they are: a guess would depend on the machine's own list, and browsers refuse a wrong one.
 _FILES = {

@@ -8,7 +8,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from headrace.ui.board import ENDED, FAILED, Board
+from headrace.ui.status import ENDED, FAILED, Board
 
 
 class Metrics:

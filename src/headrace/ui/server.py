@@ -9,8 +9,8 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from headrace._errors import ConfigurationError, MissingExtraError
-from headrace.ui.board import Board
+from headrace.errors import ConfigurationError, MissingExtraError
+from headrace.ui.status import Board
 
 if TYPE_CHECKING:
     from uvicorn import Server

@@ -13,13 +13,15 @@ import pyarrow as pa
 from differential.report import described
 from differential.seeds import Slant, run_seed
 from differential.shrink import shrink
-from headrace import _arrow_fill, _drain, _execution, _names, _planner, _pushdown, _scan, _session, _sources
+from headrace.arrow import fill
+from headrace.engine import execution, hints, names, planner, pump, scan
+from headrace.session import context, sources
 
 _planned, _field_paths, _without_nulls, _slices = (
-    _planner._planned,
-    _pushdown._field_paths,
-    _arrow_fill._without_nulls,
-    _scan._slices,
+    planner._planned,
+    hints._field_paths,
+    fill._without_nulls,
+    scan._slices,
 )
 
 
@@ -53,9 +55,9 @@ def _with_empty(batch: pa.RecordBatch, max_rows: int, *, copy: bool) -> Any:
     return _slices(batch, max_rows, copy=copy) if batch.num_rows else (batch,)
 
 
-def _lowered(name: str) -> _names.TableName:
+def _lowered(name: str) -> names.TableName:
     """Names have no capitals, quoted or not."""
-    return _names.TableName((name.lower().strip('"'),))
+    return names.TableName((name.lower().strip('"'),))
 
 
 def _as_it_is(value: Any) -> Any:
@@ -72,19 +74,19 @@ def _nothing(*_: object, **__: object) -> None:
 
 # What is taken out, and what is put in its place: an object, the name of a part of it, and the other part.
 _MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
-    "types as the analysed plan has them": [(_planner, "_planned", _unanalysed), (_drain, "relabelled", _cast)],
+    "types as the analysed plan has them": [(planner, "_planned", _unanalysed), (pump, "relabelled", _cast)],
     # Only where the optimizer takes fields out of structs early do their paths reach the scan.
-    "hints that know fields of fields": [(_pushdown, "_field_paths", _innermost), (_planner, "_OVER_BRIDGES", {})],
-    "copies of slices that the engine cannot import": [(_scan, "has_fragile_columns", _never)],
-    "copies of slices in Arrow data": [(_sources, "importable", _as_it_is)],
-    "planning over structs without rules that lose them": [(_planner, "_OVER_BRIDGES", {})],
-    "NOT IN without dynamic filters": [(_planner, "has_anti_join", _never)],
-    "null-safe joins without dynamic filters": [(_planner, "joins_count_nulls", _never)],
-    "constant filters that stay in the plan": [(_planner, "has_clashing_filters", _never)],
-    "no batch without rows": [(_scan, "_slices", _with_empty)],
-    "run ends that stand in for others": [(_arrow_fill, "_without_nulls", _no_run_ends)],
-    "a look for push tables in a recursive query": [(_execution.Execution, "claim_again", _nothing)],
-    "names to the letter": [(_session, "parse_table_name", _lowered)],
+    "hints that know fields of fields": [(hints, "_field_paths", _innermost), (planner, "_OVER_BRIDGES", {})],
+    "copies of slices that the engine cannot import": [(scan, "has_fragile_columns", _never)],
+    "copies of slices in Arrow data": [(sources, "importable", _as_it_is)],
+    "planning over structs without rules that lose them": [(planner, "_OVER_BRIDGES", {})],
+    "NOT IN without dynamic filters": [(planner, "has_anti_join", _never)],
+    "null-safe joins without dynamic filters": [(planner, "joins_count_nulls", _never)],
+    "constant filters that stay in the plan": [(planner, "has_clashing_filters", _never)],
+    "no batch without rows": [(scan, "_slices", _with_empty)],
+    "run ends that stand in for others": [(fill, "_without_nulls", _no_run_ends)],
+    "a look for push tables in a recursive query": [(execution.Execution, "claim_again", _nothing)],
+    "names to the letter": [(context, "parse_table_name", _lowered)],
 }
 MUTANTS = tuple(_MUTANTS)
 

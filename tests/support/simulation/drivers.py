@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from memory_store import MemorySnapshot, MergedRows
 
-from headrace._errors import HeadraceError
-from headrace.tables.commit import Landing
-from headrace.tables.history import Memory
-from headrace.tables.ledger import Run
-from headrace.tables.message import TaskMessage
-from headrace.tables.payload import Payload, Result, Rows, Upserts
+from headrace.errors import HeadraceError
+from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.lookup import Memory
+from headrace.tables.commit.message import TaskMessage
+from headrace.tables.commit.payload import Payload, Result, Rows, Upserts
+from headrace.tables.commit.protocol import Landing
 from headrace.tables.settings import Rules
 from headrace.tables.store import Merge
 from simulation.oracle import WatchedStore

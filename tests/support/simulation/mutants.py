@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from headrace.tables import bookmark, commit, history, ledger
-from headrace.tables.commit import Landing
-from headrace.tables.history import History
-from headrace.tables.ledger import Decision, Run, Stamp
-from headrace.tables.passed import Passed
-from headrace.tables.payload import Rows, Upserts
+from headrace.tables.commit import bookmark, ledger, lookup, protocol
+from headrace.tables.commit.ledger import Decision, Run, Stamp
+from headrace.tables.commit.lookup import History
+from headrace.tables.commit.payload import Rows, Upserts
+from headrace.tables.commit.protocol import Landing
+from headrace.tables.commit.rowless import Passed
 from simulation.plan import EVENTS, FAULTS, OTHERS, Query
 
 _decide = ledger.decide
@@ -59,7 +59,7 @@ _MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the look for epochs that were lost with a table": [(Landing, "_require_not_lost", _nothing)],
     "the look for a table that was overwritten": [(Landing, "_require_not_replaced", _nothing)],
     "the note of an epoch without rows": [(Passed, "add_empty", _nothing)],
-    "the suspicion of holes": [(commit, "may_fill_hole", _never), (history, "may_fill_hole", _never)],
+    "the suspicion of holes": [(protocol, "may_fill_hole", _never), (lookup, "may_fill_hole", _never)],
 }
 MUTANTS = tuple(_MUTANTS)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from memory_store import Did, MemoryStore, MemoryTable, Version
 
-from headrace.tables import bookmark, ledger
+from headrace.tables.commit import bookmark, ledger
 from headrace.tables.store import Published
 from simulation.plan import EPOCHS, FOREIGN, Plan, Query
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from memory_world import MemoryWorld
 
-from headrace.tables import bookmark, ledger
+from headrace.tables.commit import bookmark, ledger
 from simulation.oracle import Oracle
 from simulation.plan import FOREIGN, Plan
 from simulation.story import Story

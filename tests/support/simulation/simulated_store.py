@@ -10,8 +10,8 @@ from typing import Any
 from memory_store import MemorySnapshot
 from stepping import SteppedSnapshot, Steps
 
-from headrace._errors import CommitConflictError, CommitUnknownError, StorageError
-from headrace.tables import ledger
+from headrace.errors import CommitConflictError, CommitUnknownError, StorageError
+from headrace.tables.commit import ledger
 from headrace.tables.store import Change, Entry, Fence, Published
 from simulation.oracle import WatchedStore
 from simulation.plan import Plan

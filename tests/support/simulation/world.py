@@ -10,11 +10,11 @@ from typing import Any
 from memory_store import MemoryStore
 from memory_world import MemoryWorld
 
-from headrace._errors import CheckpointResetError, HeadraceError, HistoryGapError, LandingError, TableReplacedError
-from headrace.tables.audit import account
-from headrace.tables.chronicle import stamped_event
-from headrace.tables.ledger import FENCE, QUERY_ID
-from headrace.tables.passed import noted_empty
+from headrace.errors import CheckpointResetError, HeadraceError, HistoryGapError, LandingError, TableReplacedError
+from headrace.tables.commit.ledger import FENCE, QUERY_ID
+from headrace.tables.commit.rowless import noted_empty
+from headrace.tables.manage.history import stamped_event
+from headrace.tables.manage.verify import account
 from simulation.drivers import Checkpoint, Driver
 from simulation.oracle import DoubledError, Oracle, WatchedTable, WrongError
 from simulation.others import Others

@@ -1,0 +1,1 @@
+"""Arrow data of any kind, as checked batches of one schema."""

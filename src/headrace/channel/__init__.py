@@ -1,0 +1,1 @@
+"""The bounded channel that carries every stream; no engine in it."""

@@ -1,0 +1,1 @@
+"""DataFusion: the only folder that imports it."""

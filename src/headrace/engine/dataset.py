@@ -1,0 +1,133 @@
+"""The bridge: a table of ours as a pyarrow Dataset, which DataFusion knows how to scan.
+
+At planning DataFusion asks the dataset for its fragments, one per partition; at execution it asks a
+fragment for batches, on a worker thread. The dataset has one column, a struct of all the table's: what
+queries see is a view that takes the struct apart (see `engine` for why).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from headrace.engine.execution import Execution, Hint, current_execution
+from headrace.engine.scan import Batches, HeldBatches
+from headrace.engine.tables import ScanRequest, Table
+from headrace.errors import EngineError
+
+# The one column of the dataset, and the schema that only such datasets are planned in.
+ROW = "row"
+CATALOG, SCHEMA = "headrace", "tables"
+
+
+class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
+    """A table as DataFusion sees it.
+
+    Args:
+        table: The table.
+        plan_name: What plans call it.
+        hinted: Its schema, if its scans can make use of a hint.
+    """
+
+    # A slot, not a property: the engine panics if Ctrl-C arrives in Python code that it asks for the schema.
+    __slots__ = ("_is_flat", "_plan_name", "_table", "hinted", "schema")
+
+    def __init__(self, table: Table, plan_name: str, *, hinted: pa.Schema | None, is_flat: bool = False) -> None:
+        self._table = table
+        self._plan_name = plan_name
+        self._is_flat = is_flat
+        self.schema = table.schema if is_flat else _row_schema(table.schema)
+        self.hinted = hinted
+
+    def flat(self) -> TableDataset:
+        """The same table with its own columns; it must be planned where no filter is pushed into scans."""
+        return TableDataset(self._table, self._plan_name, hinted=None, is_flat=True)
+
+    def scanner(self, columns: Sequence[str] | None = None, filter: object = None) -> _Scanner:
+        """Called at planning, to learn the projected schema."""
+        return _Scanner(_projected(self.schema, columns), None)
+
+    def get_fragments(self, filter: object = None) -> list[_Fragment]:
+        """Called at planning, once per physical scan; claims the scan if the plan is going to be run."""
+        execution = current_execution()
+        if execution is not None:
+            execution.claim(self._table, holder=self)
+        partitions = range(self._table.partitions)
+        return [_Fragment(self._table, execution, self._plan_name, i, is_flat=self._is_flat) for i in partitions]
+
+
+class _Fragment:
+    """One partition in one physical scan."""
+
+    def __init__(
+        self, table: Table, execution: Execution | None, plan_name: str, partition: int, *, is_flat: bool
+    ) -> None:
+        self._table = table
+        self._execution = execution
+        self._plan_name = plan_name
+        self._partition = partition
+        self._is_flat = is_flat
+        self._scanned = False
+
+    def scanner(
+        self,
+        schema: pa.Schema,
+        columns: Sequence[str] | None = None,
+        filter: object = None,
+        batch_size: int | None = None,
+    ) -> _Scanner:
+        """Called at execution, on a worker thread."""
+        if self._execution is None:
+            raise EngineError(f"Table {self._table.name!r} was planned for no execution and cannot be scanned.")
+        if self._scanned:
+            # A recursive query runs the same plan again and again.
+            self._execution.claim_again(self._table)
+        self._scanned = True
+        names = tuple(self._table.schema.names)
+        projected = _projected(schema, columns)
+        hint = self._execution.hints.get(self._plan_name, Hint())
+        if self._is_flat:
+            hint = Hint(tuple(projected.names))
+        request = ScanRequest(
+            # Where only the number of rows counts, one column carries it.
+            columns=(hint.columns or names) if len(projected) else names[:1],
+            filter=hint.filter,
+            limit=hint.limit,
+            partition=self._partition,
+            partitions=self._table.partitions,
+        )
+        wanted = filter is None or _holds(filter, self._table.name)
+        batches = HeldBatches(self._table, self._execution, request, projected, wanted=wanted, is_flat=self._is_flat)
+        return _Scanner(projected, batches)
+
+
+class _Scanner:
+    def __init__(self, projected_schema: pa.Schema, batches: Batches | None) -> None:
+        self.projected_schema = projected_schema
+        self._batches = batches
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        if self._batches is None:
+            raise EngineError("A scanner made for planning cannot be read.")
+        return self._batches
+
+
+def _row_schema(schema: pa.Schema) -> pa.Schema:
+    return pa.schema([pa.field(ROW, pa.struct(list(schema)), nullable=False)], schema.metadata)
+
+
+def _projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
+    return schema if columns is None else pa.schema([schema.field(name) for name in columns], schema.metadata)
+
+
+def _holds(condition: object, table: str) -> bool:
+    """Whether a condition that names no column is true; the engine keeps all others to itself."""
+    if isinstance(condition, (bool, pa.Scalar)):
+        return pa.scalar(condition).as_py() is True
+    try:
+        one_row = pyarrow.dataset.dataset(pa.table({"": [0]}))
+        return bool(one_row.count_rows(filter=condition))
+    except pa.ArrowInvalid as error:
+        raise EngineError(f"A filter reached the bridge of table {table!r}: {condition}.") from error

@@ -1,0 +1,315 @@
+"""DataFusion: its contexts, how our tables get into plans, and how plans are run.
+
+A table of ours is registered as a view that takes the bridge's struct apart, column by column. DataFusion
+would push a filter on a plain column of a pyarrow dataset into the dataset, take it for applied, and so get
+pyarrow's meaning of NOT IN, NaN and string views, which is not SQL's. A filter on a field of a struct it
+keeps, and applies itself.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import datafusion
+import pyarrow as pa
+from datafusion import RuntimeEnvBuilder, SessionConfig, SQLOptions
+
+from headrace.engine.dataset import CATALOG, ROW, SCHEMA, TableDataset
+from headrace.engine.errors import message_of, translate, unwrapped
+from headrace.engine.execution import Execution, Hint
+from headrace.engine.flat import flat_context
+from headrace.engine.gone import call_when_gone
+from headrace.engine.hints import scan_hints
+from headrace.engine.names import TableName, quoted
+from headrace.engine.plan_facts import bridged_scans, has_nested_lateral, is_correlated, scans
+from headrace.engine.planner import PlannedQuery, Query, can_be_planned, creating_context, live_plan, plan_query
+from headrace.engine.runtime import workers
+from headrace.engine.scan import GATHER_ROWS
+from headrace.engine.settings import Settings
+from headrace.engine.tables import Table
+from headrace.errors import ConfigurationError, PlanError, StorageError
+
+# Registers a table of DataFusion's own under a quoted name.
+Register = Callable[[datafusion.SessionContext, str], None]
+
+# DataFusion's own default.
+_ENGINE_BATCH_ROWS = 8192
+_CREATES = re.compile(r"\bcreate\b", re.IGNORECASE)
+
+
+class Engine:
+    """The engine behind one session."""
+
+    def __init__(self, settings: Settings) -> None:
+        workers.start(lambda: datafusion.SessionContext().sql("select 1").collect())
+        self._settings = settings
+        self._context = datafusion.SessionContext(_config(settings), _runtime_environment(settings))
+        _configure(self._context, settings)
+        # Tables are planned here first, so that the user's context has only the views in it.
+        self._tables = datafusion.SessionContext(SessionConfig().with_default_catalog_and_schema(CATALOG, SCHEMA))
+        # Not a WeakValueDictionary, whose code would run wherever the engine happens to free a table.
+        self._bridges: dict[str, weakref.ref[TableDataset]] = {}
+        self._numbers = count(2)
+        # The more partitions, the more batches the engine holds between its operators.
+        partitions = settings.target_partitions or os.cpu_count() or 1
+        self._slice_rows = max(_ENGINE_BATCH_ROWS, min(GATHER_ROWS, 4 * GATHER_ROWS // partitions))
+        self._paths: dict[TableName, Path] = {}
+
+    # -- tables -------------------------------------------------------------------------------------
+
+    def add_table(
+        self, name: TableName, table: Table, *, wants_hints: bool, when_gone: Callable[[], None] | None = None
+    ) -> None:
+        """Register one of our tables.
+
+        Args:
+            name: What queries call it.
+            table: The table.
+            wants_hints: Whether its provider is told what a scan may leave out.
+            when_gone: Called when no plan can read the table any more: DDL can take its name away behind the
+                session's back.
+        """
+        with translating(planning=True):
+            plan_name = self._plan_name(name)
+            dataset = TableDataset(table, plan_name, hinted=table.schema if wants_hints else None)
+            self._tables.register_table(quoted(plan_name), dataset)
+            row = datafusion.col(ROW)
+            columns = [row[column].alias(column) for column in table.schema.names]
+            view = self._tables.table(TableName((CATALOG, SCHEMA, plan_name)).sql).select(*columns).into_view()
+            # From here on only plans hold the table, so it goes when the last of them does.
+            self._tables.deregister_table(quoted(plan_name))
+            self._context.register_table(name.sql, view)
+            self._bridges[plan_name] = weakref.ref(dataset)
+        if when_gone is not None:
+            call_when_gone(dataset, when_gone)
+
+    def add_native(self, name: TableName, register: Register, path: Path | None = None) -> None:
+        """Register a table that DataFusion itself, or a library for it, implements.
+
+        Args:
+            name: What queries call it.
+            register: Does it.
+            path: The local file or folder it reads; looked for whenever the table is, since the engine takes
+                one that has gone for an empty table.
+        """
+        with translating(planning=True):
+            register(self._context, name.sql)
+        self._paths.pop(self.resolved(name), None)
+        if path is not None:
+            self._paths[self.resolved(name)] = path
+
+    def resolved(self, name: TableName) -> TableName:
+        """The name with the catalog and schema that a shorter one stands for."""
+        return name.resolved(*self._settings.default_place)
+
+    def has_table(self, name: TableName) -> bool:
+        """Whether a query can name this table.
+
+        Raises:
+            PlanError: There is no such schema or catalog.
+        """
+        with translating(planning=True):
+            return bool(self._context.table_exist(name.sql))
+
+    def remove_table(self, name: TableName) -> None:
+        """Make the name unknown to later queries."""
+        with translating(planning=True):
+            self._context.deregister_table(name.sql)
+
+    def remove_all_tables(self) -> None:
+        """Make every name unknown.
+
+        A provider may refer to the session it is registered in, by way of the engine, where no garbage collector looks.
+        """
+        with translating(planning=True):
+            catalogs = [self._context.catalog(name) for name in self._context.catalog_names()]
+            for schema in [catalog.schema(name) for catalog in catalogs for name in catalog.schema_names()]:
+                for name in schema.table_names():
+                    schema.deregister_table(name)
+
+    def _plan_name(self, name: TableName) -> str:
+        # A name used again must not be mistaken for the earlier table, which older frames may still read.
+        plain = re.sub(r"\W", "_", str(name).lower())
+        bridged = self._bridged()
+        for gone in self._bridges.keys() - bridged.keys():
+            del self._bridges[gone]
+        if plain not in bridged:
+            return plain
+        return f"{plain}_{next(self._numbers)}"
+
+    def _bridged(self) -> dict[str, TableDataset]:
+        """The tables that some plan still holds, by the names they have in plans."""
+        bridges = list(self._bridges.items())
+        return {name: dataset for name, bridge in bridges if (dataset := bridge()) is not None}
+
+    # -- queries ------------------------------------------------------------------------------------
+
+    def sql(self, text: str, parameters: Mapping[str, Any], *, read_only: bool, execution: Execution) -> Query:
+        """Plan a statement; DDL takes effect now, reading whatever tables it names."""
+        options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
+        execution.begin()
+        with execution.planning(), translating(execution, planning=True):
+            if read_only:
+                query = Query(self._context.sql(text, options, param_values=dict(parameters)))
+            else:
+                context = self._context if _CREATES.search(text) is None else self._creating_context(text, parameters)
+                query = Query(context.sql(text, param_values=dict(parameters)))
+        with translating(planning=True):
+            return self._flattened(text, parameters) if self._misleads_optimiser(query) else query
+
+    def table(self, name: TableName) -> Query:
+        """All of one table."""
+        with translating(planning=True):
+            return Query(self._context.table(name.sql))
+
+    def plan(self, query: Query) -> PlannedQuery:
+        """Plan a query for execution; claims nothing, executes nothing.
+
+        Raises:
+            PlanError: It cannot be planned.
+            StorageError: A file that it reads is gone.
+        """
+        with translating(planning=True):
+            self._require_paths(query.frame.logical_plan())
+            return plan_query(self._context, query)
+
+    def explain(self, query: Query) -> str:
+        """The optimised and the physical plan; claims nothing, executes nothing."""
+        with translating(planning=True):
+            planned = plan_query(self._context, query)
+            logical = planned.optimised.display_indent()
+            physical = planned.frame.execution_plan().display_indent()
+        return f"logical_plan\n{logical.rstrip()}\n\nphysical_plan\n{physical.rstrip()}"
+
+    def schema(self, query: Query) -> pa.Schema:
+        """The schema of a query's result."""
+        with translating(planning=True):
+            return plan_query(self._context, query).schema
+
+    def execution(self, query: PlannedQuery | None, on_end: Callable[[Execution], None]) -> Execution:
+        """A new run of a query."""
+        hints: Mapping[str, Hint] = {}
+        schemas = {name: dataset.hinted for name, dataset in self._bridged().items() if dataset.hinted is not None}
+        if query is not None and schemas:
+            with translating(planning=True):
+                hints = scan_hints(query.optimised, schemas)
+        limited = self._settings.memory_limit is not None
+        rows = self._settings.batch_size or (_ENGINE_BATCH_ROWS if limited else self._slice_rows)
+        return Execution(hints, max_rows=rows, exact_sizes=limited, on_end=on_end)
+
+    def streams(self, query: PlannedQuery, execution: Execution, *, partitioned: bool) -> list[Any]:
+        """Start a run: the streams of its partitions, or one that merges them."""
+        frame = query.frame
+        with translating(execution, planning=True):
+            if type(frame.logical_plan().to_variant()).__name__ == "Explain":
+                return [frame.execute_stream().rbs]
+            with execution.planning():
+                if self._settings.low_latency and query.is_row_wise:
+                    plan = live_plan(query)
+                    return [self._context.execute(plan, partition).rbs for partition in range(plan.partition_count)]
+                # Without the wrappers around them, which put a Python frame between the drain and the engine.
+                streams = frame.execute_stream_partitioned() if partitioned else [frame.execute_stream()]
+                return [stream.rbs for stream in streams]
+
+    @staticmethod
+    def free_dropped() -> None:
+        """Free, here and now, the Python objects that the engine has dropped.
+
+        Without the interpreter's lock it cannot free them, and leaves them to the next thread that calls it.
+        """
+        SQLOptions()
+
+    def _creating_context(self, query: str, parameters: Mapping[str, Any]) -> datafusion.SessionContext:
+        """The context for a statement that may create a table from rows, which it reads at once."""
+        try:
+            plan = self._context.sql(f"EXPLAIN {query}", param_values=dict(parameters)).logical_plan()
+        except Exception:  # noqa: BLE001 - the statement itself says what is wrong with it
+            return self._context
+        self._require_paths(plan)
+        _require_no_nested_lateral(plan)
+        return creating_context(self._context, plan)
+
+    def _misleads_optimiser(self, query: Query) -> bool:
+        """Whether the optimiser would drop conditions of a query, or fail, because bridged tables are views."""
+        plan = query.frame.logical_plan()
+        if not is_correlated(plan) or not bridged_scans(plan):
+            return False
+        return has_nested_lateral(plan) or not can_be_planned(self._context, query)
+
+    def _flattened(self, text: str, parameters: Mapping[str, Any]) -> Query:
+        flat = flat_context(self._context, self._bridged())
+        query = Query(flat.sql(text, param_values=dict(parameters)), is_flat=True)
+        _require_no_nested_lateral(query.frame.logical_plan())
+        return query
+
+    def _require_paths(self, plan: Any) -> None:
+        for name, path in self._paths.items():
+            if not scans(plan, name):
+                continue
+            try:
+                path.stat()
+            except OSError as error:
+                raise StorageError(
+                    f"Table {name.parts[-1]!r}: {str(path)!r} cannot be read any more: {error.strerror}.",
+                    hint="restore it, or deregister the table.",
+                ) from error
+
+
+def _require_no_nested_lateral(plan: Any) -> None:
+    if has_nested_lateral(plan) and bridged_scans(plan):
+        raise PlanError(
+            "The engine would answer a LATERAL subquery with another subquery inside wrongly, in a statement that "
+            "creates a table or view from Python tables and in a view over them.",
+            hint="run the SELECT by itself, with the names of the tables in it.",
+        )
+
+
+@contextmanager
+def translating(execution: Execution | None = None, *, planning: bool = False) -> Iterator[None]:
+    """Turn what the engine raises into errors of ours."""
+    try:
+        yield
+    except BaseException as error:  # noqa: BLE001 - panics of the engine are no Exceptions
+        ours = translate(error, execution, planning=planning)
+        raise ours from (ours.__cause__ if ours is not error else error.__cause__)
+
+
+def _config(settings: Settings) -> SessionConfig:
+    config = SessionConfig().with_information_schema(True)
+    if settings.target_partitions is not None:
+        config = config.with_target_partitions(settings.target_partitions)
+    if settings.batch_size is not None:
+        config = config.with_batch_size(settings.batch_size)
+    return config
+
+
+def _configure(context: datafusion.SessionContext, settings: Settings) -> None:
+    for key, value in settings.config.items():
+        escaped = value.replace("'", "''")
+        try:
+            context.sql(f"SET {key} = '{escaped}'")
+        except Exception as error:
+            raise ConfigurationError(
+                f"The engine refuses the setting {key!r} with the value {value!r}: {unwrapped(message_of(error))}",
+                hint="SHOW ALL lists the engine's settings.",
+            ) from error
+
+
+def _runtime_environment(settings: Settings) -> RuntimeEnvBuilder:
+    runtime = RuntimeEnvBuilder()
+    if settings.memory_limit is not None:
+        runtime = runtime.with_fair_spill_pool(settings.memory_limit)
+    if settings.spill is False:
+        return runtime.with_disk_manager_disabled()
+    return (
+        runtime.with_disk_manager_os()
+        if settings.spill is True
+        else runtime.with_disk_manager_specified(settings.spill)
+    )

@@ -1,0 +1,136 @@
+"""Queries being run: what a frame needs of the session it belongs to."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from headrace.channel.channel import Channel
+from headrace.engine.errors import translate
+from headrace.engine.execution import Execution
+from headrace.engine.pump import Drain
+from headrace.engine.result import BatchReading
+from headrace.engine.runtime import workers
+from headrace.errors import ClosedError
+
+if TYPE_CHECKING:
+    from headrace.engine.engine import Engine
+    from headrace.engine.planner import PlannedQuery, Query
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAhead:
+    """How much of a result waits for its reader while the engine works on."""
+
+    batches: int
+    bytes: int | None
+
+
+# A few small batches, or one large one; or all of them.
+STREAMED = ReadAhead(batches=4, bytes=1024 * 1024)
+COLLECTED = ReadAhead(batches=2**63, bytes=None)
+
+
+class Host:
+    """What a frame needs of the session it belongs to."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.closed = False
+        self._lock = threading.RLock()
+        self._running: dict[Execution, list[Drain]] = {}
+
+    def require_open(self) -> None:
+        """Refuse to work for a closed session or in a forked child.
+
+        Raises:
+            ClosedError: The session is closed.
+            ForkedError: This is a fork of the process that made the session.
+        """
+        workers.require_same_process()
+        if self.closed:
+            raise ClosedError("The session is closed.", hint="make a new SessionContext.")
+
+    def execution(self, query: PlannedQuery | None) -> Execution:
+        """A new run, known to the session until it has ended."""
+        execution = self.engine.execution(query, self._forget)
+        with self._lock:
+            self._running[execution] = []
+        return execution
+
+    def run(self, query: Query, read_ahead: ReadAhead = STREAMED, *, partitioned: bool = False) -> list[BatchReading]:
+        """Start a run and give what is read of it: one result, or one per partition."""
+        self.require_open()
+        planned = self.engine.plan(query)
+        schema = planned.schema
+        execution = self.execution(planned)
+        try:
+            streams = self.engine.streams(planned, execution, partitioned=partitioned)
+        except BaseException:
+            execution.give_back()
+            raise
+        groups = [[stream] for stream in streams] if partitioned else [streams]
+        readers = _Readers(execution, [self._drain(group, schema, execution, read_ahead) for group in groups])
+        execution.release()
+        if self.closed:
+            self.stop_all("the session was closed")
+        return readers.open(schema)
+
+    def stop_all(self, reason: str) -> None:
+        """End every run of the session; their readers get a ClosedError."""
+        with self._lock:
+            running = {execution: list(drains) for execution, drains in self._running.items()}
+        for execution, drains in running.items():
+            for drain in drains:
+                drain.channel.cancel(reason, ClosedError(f"The stream was cut off: {reason}."))
+            execution.stop(reason)
+            for drain in drains:
+                drain.stop()
+
+    def _drain(self, streams: list[Any], schema: pa.Schema, execution: Execution, read_ahead: ReadAhead) -> Drain:
+        channel = Channel("the result", read_ahead.batches, read_ahead.bytes)
+        drain = Drain(
+            streams,
+            schema,
+            channel,
+            execution,
+            translate,
+            self.engine.free_dropped,
+        )
+        with self._lock:
+            self._running[execution].append(drain)
+        return drain
+
+    def _forget(self, execution: Execution) -> None:
+        with self._lock:
+            self._running.pop(execution, None)
+
+
+class _Readers:
+    """The readers of one run; the last one to leave stops it."""
+
+    def __init__(self, execution: Execution, drains: list[Drain]) -> None:
+        self._execution = execution
+        self._drains = drains
+        self._lock = threading.RLock()
+        self._open = len(drains)
+
+    def open(self, schema: pa.Schema) -> list[BatchReading]:
+        return [
+            BatchReading(schema, drain.channel, start=drain.start, stop=self._stopper(drain)) for drain in self._drains
+        ]
+
+    def _stopper(self, drain: Drain) -> Callable[[str], None]:
+        def stop(reason: str) -> None:
+            with self._lock:
+                self._open -= 1
+                last = self._open == 0
+            if last:
+                self._execution.stop(reason)
+            drain.stop()
+
+        return stop

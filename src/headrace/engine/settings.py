@@ -1,0 +1,108 @@
+"""The settings of a session, checked before anything is built from them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+
+from headrace._checks import require_count
+from headrace.errors import ConfigurationError, InvalidArgumentError
+
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?\s*$", re.IGNORECASE)
+_CONFIG_KEY = re.compile(r"datafusion(\.[a-z0-9_]+)+")
+_LARGEST = 2**63 - 1
+_POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a SessionContext was asked to be; see there for what each one means."""
+
+    target_partitions: int | None = None
+    batch_size: int | None = None
+    memory_limit: int | None = None
+    spill: bool | Path = True
+    low_latency: bool = False
+    config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def default_place(self) -> tuple[str, str]:
+        """The catalog and the schema of tables whose names say neither."""
+        catalog = self.config.get("datafusion.catalog.default_catalog", "datafusion")
+        return catalog, self.config.get("datafusion.catalog.default_schema", "public")
+
+
+def parse_settings(
+    *,
+    target_partitions: int | None,
+    batch_size: int | None,
+    memory_limit: int | str | None,
+    spill: bool | str | Path,
+    low_latency: bool,
+    config: Mapping[str, object] | None,
+) -> Settings:
+    """Check the arguments of a session.
+
+    Raises:
+        ConfigurationError: Naming the setting and what it may be.
+    """
+    if config is not None and not isinstance(config, Mapping):
+        raise ConfigurationError(f"config must be a mapping of engine settings, not {config!r}.")
+    if not isinstance(low_latency, bool):
+        raise ConfigurationError(f"low_latency must be True or False, not {low_latency!r}.")
+    if not isinstance(spill, (bool, str, Path)) or spill == "":
+        raise ConfigurationError(f"spill must be True, False or a folder, not {spill!r}.")
+    if isinstance(spill, (str, Path)) and not Path(spill).is_dir():
+        raise ConfigurationError(f"The folder given as spill does not exist: {str(spill)!r}.", hint="create it first.")
+    engine = {_config_key(key): _config_value(value) for key, value in (config or {}).items()}
+    if engine.get("datafusion.execution.batch_size") == "0":
+        raise ConfigurationError("The engine setting 'datafusion.execution.batch_size' must be at least 1, not 0.")
+    return Settings(
+        target_partitions=_count(target_partitions, "target_partitions"),
+        batch_size=_count(batch_size, "batch_size"),
+        memory_limit=None if memory_limit is None else _bytes(memory_limit),
+        spill=spill if isinstance(spill, bool) else Path(spill),
+        low_latency=low_latency,
+        config=engine,
+    )
+
+
+def _count(value: int | None, what: str) -> int | None:
+    try:
+        count = None if value is None else require_count(value, what)
+    except InvalidArgumentError as error:
+        raise ConfigurationError(str(error)) from None
+    if count is not None and count > _LARGEST:
+        raise ConfigurationError(f"{what} must be at most {_LARGEST}, not {count}.")
+    return count
+
+
+def _bytes(value: object) -> int:
+    match = _SIZE.match(value) if isinstance(value, str) else None
+    size = 0
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = value
+    elif match:
+        number, unit, binary = match.groups()
+        base = 1024 if binary or not unit else 1000
+        size = int(Decimal(number) * base ** _POWERS[unit.lower()])
+    if not 1 <= size <= _LARGEST:
+        raise ConfigurationError(
+            f"memory_limit must be a number of bytes of at least 1, or a size such as '512MB' or '2GiB', not {value!r}."
+        )
+    return size
+
+
+def _config_key(key: object) -> str:
+    if not isinstance(key, str) or not _CONFIG_KEY.fullmatch(key):
+        raise ConfigurationError(
+            f"Unknown engine setting {key!r}.", hint="engine settings start with 'datafusion.'; see SHOW ALL."
+        )
+    return key
+
+
+def _config_value(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,46 @@
+"""Threads of headrace's own: waited for at exit, never keeping the process alive."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+import time
+import weakref
+from collections.abc import Callable
+
+_threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
+
+
+def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
+    """Start a thread of headrace's own, waited for at exit but never keeping the process alive."""
+    thread = threading.Thread(target=target, name=name, daemon=True)
+    _threads.add(thread)
+    try:
+        thread.start()
+    except BaseException:
+        _threads.discard(thread)
+        raise
+    return thread
+
+
+def raise_in_thread(thread: int, error: type[BaseException]) -> None:
+    """Make ``error`` come out of whatever a thread does next in Python."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
+
+
+def living_threads() -> list[threading.Thread]:
+    """The threads that have been started and not ended."""
+    return [thread for thread in _threads if thread.ident is not None and thread.is_alive()]
+
+
+def join_threads(deadline: float) -> None:
+    """Wait for all of them, until a time of the monotonic clock."""
+    for thread in list(_threads):
+        while True:
+            try:
+                thread.join(max(0.0, deadline - time.monotonic()))
+                break
+            except RuntimeError:  # Somebody is just starting it.
+                if time.monotonic() > deadline:
+                    break
+                time.sleep(0.001)

@@ -1,0 +1,218 @@
+"""A pipeline on the move: the query is started, watched, and stopped at an epoch's end."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import ConfigurationError, ExecutionError, HeadraceError, PlanError
+from headrace.pipeline.progress import Progress, Reports, Totals
+from headrace.spark.foreach_batch import LanceSink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from headrace.pipeline.config import Pipeline
+
+# Spark's word for a mode of ours: rows that are merged by key come as they change.
+_OUTPUT_MODES = {"append": "append", "complete": "complete", "update": "update", "upsert": "update"}
+
+_LOOK_SECONDS = 0.2
+_PATIENCE_SECONDS = 20.0
+
+
+class Stop:
+    """Somebody wants the job to stop: after the epoch that is going on, or, asked again, at once."""
+
+    def __init__(self) -> None:
+        self._asked = threading.Event()
+        self._now = threading.Event()
+
+    def ask(self) -> None:
+        """Ask once more."""
+        (self._now if self._asked.is_set() else self._asked).set()
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether no further epoch is to begin."""
+        return self._asked.is_set()
+
+    @property
+    def is_now(self) -> bool:
+        """Whether the epoch that is going on is not to be waited for."""
+        return self._now.is_set()
+
+
+class _StopError(Exception):
+    """Ends the query before an epoch that is not wanted any more has done anything."""
+
+
+class Job:
+    """One run of a pipeline.
+
+    Args:
+        pipeline: What to run.
+        spark: Where to run it.
+        follow: Whether to go on when all there is has landed.
+        stop: How it is told to stop.
+    """
+
+    def __init__(self, pipeline: Pipeline, spark: SparkSession, *, follow: bool, stop: Stop | None = None) -> None:
+        self._pipeline = pipeline
+        self._spark = spark
+        self._follow = follow
+        self._stop = stop or Stop()
+        self._reports = Reports()
+        self._failure: Exception | None = None
+        table = pipeline.table
+        self._sink = LanceSink(
+            table.uri,
+            query_id=pipeline.name,
+            mode=table.mode,
+            keys=table.keys or None,
+            storage_options={name: str(value) for name, value in table.storage.items()},
+            create_table=table.create,
+            merge_schema=table.merge_schema,
+            on_table_replaced=table.on_table_replaced,
+            compact_every_epochs=table.compact_every_epochs,
+            compact_above_fragments=table.compact_above_fragments,
+            retain_versions=table.retain_versions,
+        )
+
+    def run(
+        self,
+        on_progress: Callable[[Progress, Totals], object] = lambda *_: None,
+        on_stopping: Callable[[], object] = lambda: None,
+    ) -> Totals:
+        """Run until all there is has landed, or until it is told to stop.
+
+        Args:
+            on_progress: Called after each epoch.
+            on_stopping: Called once if it was told to stop.
+
+        Raises:
+            PlanError: The source or a step cannot be planned.
+            HeadraceError: The query failed, and why.
+        """
+        totals = Totals()
+        query, is_told = self._start(), False
+
+        def report() -> None:
+            nonlocal is_told
+            for progress in self._news(query):
+                totals.add(progress)
+                on_progress(progress, totals)
+            if self._stop.is_asked and not is_told:
+                is_told = True
+                on_stopping()
+
+        try:
+            while not self._await(query):
+                report()
+                if self._stop.is_now or (self._stop.is_asked and not query.status["isTriggerActive"]):
+                    break
+        except Exception as error:
+            if not isinstance(self._failure, _StopError):
+                report()
+                raise _explained(self._failure or error) from error
+        finally:
+            _end(query)
+        report()
+        return totals
+
+    def _start(self) -> StreamingQuery:
+        pipeline = self._pipeline
+        writer = (
+            self._frame()
+            .writeStream.queryName(pipeline.name)
+            .outputMode(_OUTPUT_MODES[pipeline.table.mode])
+            .option("checkpointLocation", pipeline.checkpoint)
+            .foreachBatch(self._land)
+        )
+        try:
+            if not self._follow:
+                writer = writer.trigger(availableNow=True)
+            elif pipeline.trigger is not None:
+                writer = writer.trigger(processingTime=pipeline.trigger)
+            return writer.start()
+        except Exception as error:
+            raise _explained(error) from error
+
+    def _frame(self) -> DataFrame:
+        """The source, and the steps over it."""
+        source = self._pipeline.source
+        reader = self._spark.readStream.format(source.format)
+        try:
+            if source.schema is not None:
+                reader = reader.schema(source.schema)
+            frame = reader.options(**source.options).load(*([source.path] if source.path is not None else []))
+        except Exception as error:
+            raise PlanError(f"The source {source.format!r} cannot be used: {_first_line(error)}") from error
+        frame.createOrReplaceTempView("source")
+        for number, step in enumerate(self._pipeline.step, 1):
+            try:
+                frame = self._spark.sql(step.sql)
+            except Exception as error:
+                which = f"{number} ({step.name})" if step.name else f"{number}"
+                raise PlanError(f"Step {which} cannot be planned: {_first_line(error)}") from error
+            if not frame.isStreaming:
+                raise ConfigurationError(
+                    f"Step {number} does not read the stream.", hint="select from source, or from a step before."
+                )
+            frame.createOrReplaceTempView(step.name or f"step{number}")
+        return frame
+
+    def _land(self, df: Any, epoch: int) -> None:
+        """Called by Spark for each epoch, on a thread of its own."""
+        try:
+            if self._stop.is_asked:
+                raise _StopError
+            self._reports.note(self._sink.land(df, epoch))
+        except Exception as error:
+            self._failure = error
+            raise
+
+    def _await(self, query: StreamingQuery) -> bool:
+        return bool(query.awaitTermination(_LOOK_SECONDS))  # type: ignore[arg-type]
+
+    def _news(self, query: StreamingQuery) -> list[Progress]:
+        """The epochs of which Spark has told since the last time."""
+        if not self._reports.landed:
+            return []
+        found = (self._reports.progress(_as_mapping(told)) for told in query.recentProgress)
+        return [progress for progress in found if progress is not None]
+
+
+def _end(query: StreamingQuery) -> None:
+    """Stop a query, or give up on it after a while: Spark waits for code of ours that does not return."""
+    stopping = threading.Thread(target=_quietly, args=(query.stop,), daemon=True)
+    stopping.start()
+    stopping.join(_PATIENCE_SECONDS)
+
+
+def _quietly(call: Callable[[], object]) -> None:
+    try:
+        call()
+    except Exception:  # noqa: BLE001 - Spark is going down, or has
+        return
+
+
+def _as_mapping(told: Any) -> Any:
+    """Spark's progress, which is a mapping or a value of its own, by its version."""
+    return told if isinstance(told, dict) else json.loads(told.json)
+
+
+def _explained(error: Exception) -> HeadraceError:
+    if isinstance(error, HeadraceError):
+        return error
+    if type(error).__name__ in ("AnalysisException", "IllegalArgumentException"):
+        return PlanError(f"The pipeline cannot be planned: {_first_line(error)}")
+    return ExecutionError(f"The query failed: {_first_line(error)}", hint="the log has all that Spark said.")
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0] if lines else type(error).__name__

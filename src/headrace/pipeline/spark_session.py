@@ -1,0 +1,62 @@
+"""The Spark session a pipeline runs in: embedded, quiet and on loopback, unless the file says otherwise."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import TYPE_CHECKING
+
+from headrace.errors import ConfigurationError
+from headrace.pipeline.java import require_java
+from headrace.spark.registration import register, require_pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from headrace.pipeline.config import Pipeline
+
+_EMBEDDED = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
+    "spark.python.unix.domain.socket.enabled": "true",
+}
+_ANYWHERE = {"spark.ui.showConsoleProgress": "false"}
+
+
+def start_spark(pipeline: Pipeline, master: str | None = None) -> SparkSession:
+    """Start Spark for a pipeline.
+
+    Args:
+        pipeline: What it is for.
+        master: The Spark to use, instead of the one the file names.
+
+    Raises:
+        MissingExtraError: pyspark or Java is not there, or too old.
+        ConfigurationError: Spark refuses a setting, or does not start.
+    """
+    require_pyspark()
+    require_java()
+    from pyspark.sql import SparkSession
+
+    master = master or pipeline.spark.master
+    is_embedded = master.startswith("local")
+    if is_embedded:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    settings = _ANYWHERE | (_EMBEDDED if is_embedded else {}) | pipeline.spark.conf
+    builder = SparkSession.builder.appName(f"headrace {pipeline.name}").master(master)
+    for name, value in settings.items():
+        builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
+    try:
+        spark = builder.getOrCreate()
+    except Exception as error:  # py4j raises anything, and the launcher RuntimeError
+        raise ConfigurationError(
+            f"Spark did not start on {master}: {str(error).splitlines()[0]}",
+            hint="the log has what Spark itself said; check spark.master and spark.conf in the file.",
+        ) from error
+    register(spark)
+    # It repeats errors of SQL on standard error, in JSON, where they are raised as well.
+    logging.getLogger("SQLQueryContextLogger").disabled = True
+    return spark

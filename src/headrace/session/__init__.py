@@ -1,0 +1,1 @@
+"""What users hold: the session, frames, readers, sinks and providers."""

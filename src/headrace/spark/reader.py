@@ -1,0 +1,193 @@
+"""The readers Spark calls: the driver plans slices, tasks read them. Thin: `tables` does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from headrace.errors import ConfigurationError, HeadraceError
+from headrace.spark.filters import Pushed, conditions
+from headrace.spark.schema import arrow_schema, spark_schema
+from headrace.tables.lance_store import LanceStore
+from headrace.tables.read.feed import Feed
+from headrace.tables.read.offset import Position
+from headrace.tables.read.scan import FEED_FIELDS, open_for, read, require_fit, table_schema, whole_table
+from headrace.tables.read.splits import Slice, dealt_out
+from headrace.tables.settings import NO_LIMIT, Limit, ReadSettings
+
+try:
+    from pyspark.sql.streaming.datasource import (
+        ReadAllAvailable,
+        ReadLimit,
+        ReadMaxFiles,
+        SupportsTriggerAvailableNow,
+    )
+except ImportError:  # Before 4.2 a stream takes all there is.
+    HAS_LIMITS = False
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """A stand-in, so that the reader can be defined."""
+else:
+    HAS_LIMITS = True
+
+
+@dataclass
+class Part(InputPartition):
+    """What one task reads."""
+
+    slices: tuple[Slice, ...]
+
+
+def schema_of(settings: ReadSettings) -> Any:
+    """The Spark schema of what is read."""
+    snapshot = open_for(settings)
+    fields = list(table_schema(snapshot, settings.columns))
+    return spark_schema(pa.schema([*fields, *(FEED_FIELDS if settings.feed.with_updates else ())]))
+
+
+class LanceBatchReader(DataSourceReader):
+    """Reads one version of a table."""
+
+    def __init__(self, settings: ReadSettings, schema: Any) -> None:
+        self._settings = settings
+        self._schema = arrow_schema(schema)
+        self._conditions = [f"({settings.filter})"] if settings.filter else []
+
+    def partitions(self) -> list[InputPartition]:
+        """Deal the table's fragments out.
+
+        Runs on: the driver. Called: once per scan. On failure: the query fails.
+        """
+        snapshot = open_for(self._settings)
+        require_fit(self._schema, snapshot.schema, str(self._settings.location))
+        return _parts(whole_table(snapshot, is_filtered=bool(self._conditions)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read some fragments.
+
+        Runs on: an executor. Called: once per attempt of a task. On failure: the task is tried again.
+        """
+        if not isinstance(partition, Part):  # A table without rows has no parts, and Spark then makes one up.
+            return iter(())
+        return read(partition.slices, self._settings.location, self._schema, condition=" AND ".join(self._conditions))
+
+
+class FilteringBatchReader(LanceBatchReader):
+    """A batch reader that takes Spark's filters; Spark refuses it unless its filter pushdown is on."""
+
+    def pushFilters(self, filters: Sequence[Pushed]) -> Iterator[Pushed]:
+        """Take over what Lance can tell too; Spark checks every row again, so nothing depends on their agreement.
+
+        Runs on: the driver. Called: once per scan, before `partitions`. On failure: the query fails.
+        """
+        for pushed in filters:
+            self._conditions += conditions(pushed, self._schema)
+            yield pushed
+
+
+class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads the rows a table gets."""
+
+    def __init__(self, settings: ReadSettings, schema: Any) -> None:
+        self._settings = settings
+        self._schema = arrow_schema(schema)
+        self._last: int | None = None
+        if settings.feed.limit != NO_LIMIT and not HAS_LIMITS:
+            raise ConfigurationError(
+                "Limits per trigger need Spark 4.2 or newer.", hint="leave the max...PerTrigger options out."
+            )
+
+    @cached_property
+    def _feed(self) -> Feed:
+        store = LanceStore(self._settings.location)
+        snapshot = store.open()
+        rules = self._settings.feed
+        if rules.with_updates and not snapshot.dataset.has_stable_row_ids:
+            raise ConfigurationError(
+                f"readChangeFeed needs a table with stable row ids, and {self._settings.location} has none.",
+                hint="make the table with enable_stable_row_ids=True.",
+            )
+        wanted = self._schema if not rules.with_updates else pa.schema(list(self._schema)[: -len(FEED_FIELDS)])
+        require_fit(wanted, snapshot.schema, str(self._settings.location))
+        return Feed(store, rules)
+
+    @cached_property
+    def _beginning(self) -> Position:
+        return self._feed.begin()
+
+    @property
+    def _origin(self) -> str:
+        try:
+            return self._beginning.origin
+        except HeadraceError:  # Gone, which matters only to a query that has yet to begin; that one asks itself.
+            return ""
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Where a query without a checkpoint begins.
+
+        Runs on: the driver. Called: for the first epoch, whenever that is run. On failure: the query stops.
+        """
+        return self._beginning.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Tell Spark that there is a limit, so that it tells us when there shall be none.
+
+        Runs on: the driver. Called: for each trigger. On failure: it never fails.
+        """
+        limit = self._settings.feed.limit
+        return ReadAllAvailable() if limit == NO_LIMIT else ReadMaxFiles(limit.files or 1)
+
+    def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
+        """How far the next trigger goes.
+
+        Runs on: the driver. Called: for each trigger. On failure: the query stops.
+        """
+        if start is None:  # Before 4.2, where Spark does not say.
+            newest = self._feed.newest()
+            return Position(newest + 1, 0, False, self._feed.transaction(newest), self._origin).to_json()
+        most = Limit() if isinstance(limit, ReadAllAvailable) else self._settings.feed.limit
+        return self._feed.advance(Position.from_json(start), most, self._last).to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Keep in mind where an AvailableNow run ends.
+
+        Runs on: the driver. Called: once, at the start of such a run. On failure: the query stops.
+        """
+        self._last = self._feed.newest()
+
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """The end of the table, from which the query's progress shows how far behind it is.
+
+        Runs on: the driver. Called: after each trigger. On failure: the query stops.
+        """
+        return Position(self._feed.newest() + 1).to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Deal out the rows between two offsets.
+
+        Runs on: the driver. Called: for each trigger that has something to read, and again after a restart if Spark
+        had not noted that it was done. On failure: the query stops.
+        """
+        return _parts(self._feed.slices(Position.from_json(start), Position.from_json(end)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read some rows.
+
+        Runs on: an executor. Called: once per attempt of a task. On failure: the task is tried again.
+        """
+        assert isinstance(partition, Part)
+        return read(
+            partition.slices,
+            self._settings.location,
+            self._schema,
+            with_changes=self._settings.feed.with_updates,
+        )
+
+
+def _parts(slices: Sequence[Slice]) -> list[InputPartition]:
+    return [Part(tuple(group)) for group in dealt_out(slices)]

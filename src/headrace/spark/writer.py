@@ -1,0 +1,130 @@
+"""The writers Spark calls: tasks write files, the driver commits what they report. Thin: `tables` does the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from headrace.errors import HeadraceError, LandingError
+from headrace.spark.schema import arrow_schema
+from headrace.spark.task import current_task
+from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.message import TaskMessage
+from headrace.tables.commit.payload import Payload, Result, Rows
+from headrace.tables.settings import SinkSettings
+from headrace.tables.sink import Sink
+from headrace.tables.write.data_files import write_rows
+
+
+@dataclass
+class CommitMessage(WriterCommitMessage):
+    """A task's report, as text."""
+
+    text: str
+
+
+class _Writer:
+    """What the streaming and the batch writer share."""
+
+    def __init__(self, settings: SinkSettings, schema: Any, overwrite: bool, checkpoint: str = "") -> None:
+        self._settings = settings
+        self._replaces = overwrite
+        rows = arrow_schema(schema)
+        sink, mode = Sink(settings), Result.mode if overwrite else Rows.mode
+        sink.prepare(rows, before_creation=lambda: sink.require_new(checkpoint, mode))
+        self._schema = rows if settings.replaces_schema and overwrite else None
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
+        """Write one partition's rows as data files.
+
+        Runs on: an executor. Called: once per attempt of a task, so more than once for a partition that is retried
+        or run speculatively; only the attempt Spark picks is reported. On failure: the task is tried again.
+        """
+        message = write_rows(
+            iterator,
+            self._settings.location,
+            current_task(),
+            settings=self._settings.files,
+            replacing=self._replaces,
+            schema=self._schema,
+        )
+        return CommitMessage(message.to_json())
+
+    def _payload(self, messages: Sequence[TaskMessage]) -> Payload:
+        return Result(messages, self._schema) if self._replaces else Rows(messages)
+
+
+class LanceStreamWriter(_Writer, DataSourceStreamArrowWriter):
+    """Lands the epochs of a streaming query.
+
+    Spark makes one on the driver for each epoch, before its tasks, and another before each commit.
+    """
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Land an epoch.
+
+        Runs on: the driver, in a Python process that usually serves the whole query. Called: when all tasks of an
+        epoch are done, and again after a restart if Spark had not noted that it returned. On failure: Spark calls
+        `abort` and the query stops.
+        """
+        reports = _reports(messages)
+        Sink(self._settings).land(batchId, _run_of(reports, batchId), self._payload(reports))
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Remove what the epoch's tasks wrote.
+
+        Runs on: the driver. Called: when a task has failed for good, or `commit` has. On failure: it never fails;
+        files that stay behind are in no version, and Lance's cleanup removes them.
+        """
+        _discard(self._settings, messages, batchId)
+
+
+class LanceBatchWriter(_Writer, DataSourceArrowWriter):
+    """Commits a batch job."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Commit what the job wrote.
+
+        Runs on: the driver. Called: once, when all tasks are done. On failure: Spark calls `abort` and the job fails.
+        """
+        Sink(self._settings).land_batch(self._payload(_reports(messages)))
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Remove what the job's tasks wrote.
+
+        Runs on: the driver. Called: when a task has failed for good, or `commit` has. On failure: it never fails.
+        """
+        _discard(self._settings, messages, 0)
+
+
+def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskMessage]:
+    if any(not isinstance(message, CommitMessage) for message in messages):
+        raise LandingError("A task did not report what it wrote; nothing was committed.", hint="restart the query.")
+    return [TaskMessage.from_json(message.text) for message in messages if isinstance(message, CommitMessage)]
+
+
+def _run_of(reports: Sequence[TaskMessage], epoch: int) -> Run | None:
+    """The run all tasks belong to, None if there was no task.
+
+    Raises:
+        LandingError: They do not agree, or belong to another epoch.
+    """
+    runs = {report.run for report in reports}
+    epochs = {report.epoch for report in reports} - {None, epoch}
+    if len(runs) > 1 or epochs:
+        raise LandingError(f"The tasks of epoch {epoch} do not belong to one run and epoch; nothing was committed.")
+    return runs.pop() if runs else None
+
+
+def _discard(settings: SinkSettings, messages: Sequence[WriterCommitMessage | None], epoch: int) -> None:
+    reports = []
+    for message in messages:
+        try:
+            reports += _reports([message])
+        except HeadraceError:
+            continue
+    Sink(settings).discard(reports, epoch)

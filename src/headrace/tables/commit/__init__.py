@@ -1,0 +1,1 @@
+"""How an epoch is committed exactly once."""

@@ -1,0 +1,104 @@
+"""The bookmark: where in the table's history a query has got to, kept where cleanup does not reach.
+
+Written after each commit and before the first, so that no number of other people's versions, and no cleanup of
+old ones, makes a landed epoch look new. A bookmark that is behind is still true and only means reading further. Each
+run has its own: one that was paused cannot put back what a later one has written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+
+from headrace.errors import LandingError
+from headrace.tables.commit.ledger import Stamp
+from headrace.tables.store import Published, Store
+
+_VERSION = 1
+_SUFFIX = ".json"
+
+
+@dataclass(frozen=True, slots=True)
+class Bookmark:
+    """As of a version, the newest stamp of a query.
+
+    Attributes:
+        at: The version that carries the stamp.
+        stamp: The stamp.
+    """
+
+    at: Published
+    stamp: Stamp
+
+
+def key_of(query_id: str, run: str | None = None) -> str:
+    """What notes of a query, or of one run of it, are named after: ids may be of any characters."""
+    key = hashlib.sha256(query_id.encode()).hexdigest()[:40]
+    return key if run is None else f"{key}-{hashlib.sha256(run.encode()).hexdigest()[:16]}"
+
+
+def _name(stamp: Stamp) -> str:
+    return f"{key_of(stamp.query_id, stamp.run)}{_SUFFIX}"
+
+
+def read(store: Store, query_id: str) -> Bookmark | None:
+    """The query's newest bookmark, or None.
+
+    Raises:
+        LandingError: One is not readable.
+    """
+    found = (_read(store, name) for name in store.list_notes() if name.startswith(key_of(query_id)))
+    marks = [mark for mark in found if mark is not None and mark.stamp.query_id == query_id]
+    return max(marks, key=lambda mark: mark.at.version, default=None)
+
+
+def read_all(store: Store) -> list[Bookmark]:
+    """The newest bookmark of every query that has one, by the names of the queries.
+
+    Raises:
+        LandingError: One is not readable.
+    """
+    newest: dict[str, Bookmark] = {}
+    for mark in (_read(store, name) for name in store.list_notes() if name.endswith(_SUFFIX)):
+        if mark is not None:
+            other = newest.get(mark.stamp.query_id, mark)
+            newest[mark.stamp.query_id] = max(mark, other, key=lambda each: each.at.version)
+    return [newest[query_id] for query_id in sorted(newest)]
+
+
+def _read(store: Store, name: str) -> Bookmark | None:
+    text = store.read_note(name)
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+        if value["bookmark"] != _VERSION:
+            raise ValueError(f"version {value['bookmark']!r}")
+        stamp = dict(value["stamp"])
+        remembered = {each: tuple(stamp.get(each, ())) for each in ("superseded", "given_up")}
+        return Bookmark(Published(**value["at"]), Stamp(**(stamp | remembered)))
+    except (ValueError, KeyError, TypeError) as error:
+        raise LandingError(
+            f"A query's bookmark, the file {name} in the table's folder _headrace/notes, cannot be read: {error!r}.",
+            hint="if no newer headrace wrote it, remove the file: the table's history is then read instead.",
+        ) from error
+
+
+def remove_older(store: Store, mark: Bookmark) -> None:
+    """Remove the bookmarks of earlier runs, as far as possible, once a run has its own."""
+    for name in store.list_notes():
+        if name.startswith(key_of(mark.stamp.query_id)) and name != _name(mark.stamp):
+            other = _read(store, name)
+            if other is not None and other.at.version < mark.at.version:
+                store.delete_note(name)
+
+
+def write(store: Store, bookmark: Bookmark) -> None:
+    """Keep the bookmark.
+
+    Raises:
+        StorageError: It cannot be written.
+    """
+    value = {"bookmark": _VERSION, "at": asdict(bookmark.at), "stamp": asdict(bookmark.stamp)}
+    store.write_note(_name(bookmark.stamp), json.dumps(value, separators=(",", ":")))

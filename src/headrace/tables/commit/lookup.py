@@ -1,0 +1,264 @@
+"""The look-up: what a table's history says of a query, read as little as will do.
+
+In the steady state that is one version, the run's own last. A process that knows nothing of the run reads down to the
+query's bookmark, however far that is; only a run's first epoch can be a replay, so only that one pays for it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from headrace.errors import HistoryGapError
+from headrace.tables.commit import bookmark, replaced
+from headrace.tables.commit.bookmark import Bookmark
+from headrace.tables.commit.gaps import may_fill_hole, missing_between
+from headrace.tables.commit.ledger import Run, Stamp, stamp_of
+from headrace.tables.commit.rowless import Passed
+from headrace.tables.settings import Rules
+from headrace.tables.store import Entry, Kind, Published, Snapshot, Store
+
+_log = logging.getLogger("headrace.tables")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What reading the history down from a version brought up.
+
+    Attributes:
+        at: The version it was read down from; None if that was already removed.
+        stamp: The newest stamp of the query.
+        stamped_at: The version that carries it.
+        replaced: The overwrites and restores above it, newest first.
+        missing: Versions above it that were removed.
+    """
+
+    at: Published | None = None
+    stamp: Stamp | None = None
+    stamped_at: int = 0
+    replaced: tuple[Entry, ...] = ()
+    missing: tuple[int, ...] = ()
+
+
+@dataclass(slots=True)
+class Memory:
+    """What a process remembers of a run: where it stamped last. Safe to lose; then the table is read instead."""
+
+    last: Bookmark | None = None
+    versions_read: int = 0
+    seen: Seen | None = None
+    passed: Passed = field(default_factory=Passed)
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a look-up found.
+
+    Attributes:
+        snapshot: The table.
+        newest: The newest stamp of the query, or None.
+        read_version: The version that a commit is to be based on.
+        replaced: An overwrite or restore by another writer since that stamp, after which its rows may be gone.
+    """
+
+    snapshot: Snapshot
+    newest: Stamp | None
+    read_version: int
+    replaced: Entry | None = None
+
+
+@dataclass
+class History:
+    """What the history of a table says of one query, seen from one run."""
+
+    store: Store
+    rules: Rules
+    run: Run | None
+    memory: Memory
+
+    def look_up(self, *, may_rebase: bool) -> Finding:
+        """Steps 1 and 2 of the protocol.
+
+        Args:
+            may_rebase: Whether the commit can be based on an older version; then the lookback caps what is read.
+
+        Raises:
+            TableReplacedError: The table was overwritten, restored or made anew under the run.
+            HistoryGapError: Versions that matter are missing, and the rules say to stop then.
+        """
+        snapshot = self.store.open()
+        known = self.memory.last
+        if known is not None:
+            return self._since(known, snapshot, may_rebase=may_rebase)
+        return self._everything(snapshot)
+
+    def _since(self, known: Bookmark, snapshot: Snapshot, *, may_rebase: bool) -> Finding:
+        """In a run that has stamped before: only what came after its last stamp can matter."""
+        if not self._is_kept_or_cleaned(known.at, snapshot):
+            raise replaced.recreated_under(self.rules.query_id, known.at.version)
+        versions: Sequence[int] = range(snapshot.version, known.at.version, -1)
+        is_capped = may_rebase and len(versions) > self.rules.lookback
+        if is_capped:
+            seen = self._read(snapshot, versions[: self.rules.lookback])
+        elif len(versions) > self.rules.lookback:
+            seen = self._read(snapshot, snapshot.kept_versions(known.at.version), down_to=known.at.version)
+        else:
+            seen = self._read(snapshot, versions)
+        seen = self._settled(seen, known.at.version, snapshot)
+        if seen.stamp is None or seen.stamp.run == known.stamp.run:
+            self._require_not_replaced(seen)
+        if seen.stamp is not None:
+            return Finding(snapshot, seen.stamp, snapshot.version)
+        if not is_capped:
+            return Finding(snapshot, known.stamp, snapshot.version)
+        # What was left unread may hold a rival's fence. Based on our own last version, the commit would meet it; if
+        # it was cleaned away since, the rival's bookmark is still there.
+        rival = self.bookmark_above(known.at.version, snapshot)
+        return Finding(snapshot, rival.stamp if rival else known.stamp, known.at.version)
+
+    def _everything(self, snapshot: Snapshot) -> Finding:
+        """In a process that knows nothing of the run: down to the bookmark, or to the beginning.
+
+        What was read once is not read again: a table that others write to all the time would change faster than its
+        history could be read, and the run never get to take over.
+        """
+        before = self.memory.seen
+        if before is not None and before.at is not None and self._is_kept_or_cleaned(before.at, snapshot):
+            floor = before.at.version
+            seen = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
+            seen = replace(seen, at=seen.at or before.at)
+            if seen.stamp is None:
+                seen = replace(
+                    seen,
+                    stamp=before.stamp,
+                    stamped_at=before.stamped_at,
+                    replaced=seen.replaced + before.replaced,
+                )
+        else:
+            snapshot, seen = self._from_bookmark(snapshot)
+        self.memory.seen = seen
+        if seen.stamp is not None and self.run is not None and seen.stamp.run == self.run.id:
+            self._require_not_replaced(seen)
+        by = replaced.undoing(seen.replaced, seen.stamped_at) if seen.stamp is not None else None
+        return Finding(snapshot, seen.stamp, snapshot.version, by)
+
+    def _from_bookmark(self, snapshot: Snapshot) -> tuple[Snapshot, Seen]:
+        mark = bookmark.read(self.store, self.rules.query_id)
+        if mark is not None and mark.at.version > snapshot.version:
+            snapshot = self.store.open()  # Perhaps it was made between the two.
+        if mark is not None and not self._is_kept_or_cleaned(mark.at, snapshot):
+            _log.warning(
+                "The bookmark of query %r is of an earlier table at the same address and is not used.",
+                self.rules.query_id,
+            )
+            mark = None
+        floor = mark.at.version if mark else 0
+        seen = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
+        if mark is None:
+            return snapshot, seen
+        newest = seen.stamp or mark.stamp
+        if newest.checkpoint == mark.stamp.checkpoint and newest.epoch < mark.stamp.epoch:
+            newest = replace(newest, epoch=mark.stamp.epoch)  # Epochs of one checkpoint only go up.
+        stamped_at = seen.stamped_at if seen.stamp is not None else mark.at.version
+        return snapshot, replace(seen, at=seen.at or mark.at, stamp=newest, stamped_at=stamped_at)
+
+    def _read(self, snapshot: Snapshot, versions: Sequence[int], *, down_to: int | None = None) -> Seen:
+        """Read versions, newest first, until one carries a stamp of the query."""
+        seen = Seen()
+        missing: list[int] = []
+        expected = snapshot.version
+        for version in versions:
+            missing.extend(range(expected, version, -1))
+            expected = version - 1
+            entry = self._entry(snapshot, version)
+            if entry is None:
+                missing.append(version)
+                continue
+            if version == snapshot.version:
+                seen = replace(seen, at=Published(version, entry.uuid))
+            stamp = stamp_of(entry.properties, self.rules.query_id)
+            if stamp is not None:
+                if stamp.read_version is not None:  # It speaks for the versions before it only as far as it looked.
+                    missing.extend(missing_between(snapshot, stamp.read_version, version))
+                if entry.kind is Kind.REPLACE and may_fill_hole(snapshot, version):
+                    # Then its result is not in the table; and if it is, to land it once more changes nothing.
+                    stamp = replace(stamp, epoch=stamp.epoch - 1)
+                return replace(seen, stamp=stamp, stamped_at=version, missing=tuple(missing))
+            if entry.kind in (Kind.REPLACE, Kind.RESTORE):
+                seen = replace(seen, replaced=(*seen.replaced, entry))
+        if down_to is not None:
+            missing.extend(range(expected, down_to, -1))
+        return replace(seen, missing=tuple(missing))
+
+    def require_whole(self, snapshot: Snapshot, above: int, below: int, known: Stamp | None) -> None:
+        """See that none of the versions between two others was removed unread.
+
+        Raises:
+            HistoryGapError: One was, and the rules say to stop then.
+        """
+        missing = missing_between(snapshot, above, below)
+        if missing:
+            self._report_gap(missing, known)
+
+    def _settled(self, seen: Seen, floor: int, snapshot: Snapshot) -> Seen:
+        """What is missing is looked up in the bookmarks; what they do not tell is a gap.
+
+        Raises:
+            HistoryGapError: There is one, and the rules say to stop then.
+        """
+        if seen.missing:
+            # They are above the stamp, or below it and above what the run that set a fence had looked at.
+            mark = self.bookmark_above(max(floor, min(seen.stamped_at, *seen.missing) - 1), snapshot)
+            if mark is not None:
+                unread = tuple(version for version in seen.missing if version > mark.at.version)
+                seen = replace(seen, missing=unread)
+                if seen.stamp is None or mark.at.version > seen.stamped_at:
+                    seen = replace(seen, stamp=mark.stamp, stamped_at=mark.at.version)
+                elif mark.stamp.checkpoint == seen.stamp.checkpoint:
+                    seen = replace(seen, stamp=replace(seen.stamp, epoch=max(seen.stamp.epoch, mark.stamp.epoch)))
+        if seen.missing:
+            self._report_gap(seen.missing, seen.stamp)
+        return seen
+
+    def _require_not_replaced(self, seen: Seen) -> None:
+        by = [entry for entry in seen.replaced if entry.version > seen.stamped_at]
+        if by:
+            raise replaced.replaced_under(self.rules.query_id, by[0])
+
+    def _is_kept_or_cleaned(self, made: Published, snapshot: Snapshot) -> bool:
+        """Whether a version is in this table, or was; not if the table is another one."""
+        if made.version > snapshot.version:
+            return False
+        entry = self._entry(snapshot, made.version)
+        return entry is None or entry.uuid == made.uuid
+
+    def bookmark_above(self, version: int, snapshot: Snapshot) -> Bookmark | None:
+        """The query's newest bookmark, if it is of a later version of this table."""
+        mark = bookmark.read(self.store, self.rules.query_id)
+        if mark is None or mark.at.version <= version:
+            return None
+        if mark.at.version > snapshot.version:
+            snapshot = self.store.open()
+        return mark if self._is_kept_or_cleaned(mark.at, snapshot) else None
+
+    def _entry(self, snapshot: Snapshot, version: int) -> Entry | None:
+        self.memory.versions_read += 1
+        return snapshot.entry(version)
+
+    def _report_gap(self, missing: Sequence[int], found: Stamp | None) -> None:
+        span = f"{min(missing)}" if len(missing) == 1 else f"{min(missing)} to {max(missing)}"
+        what = (
+            f"{len(missing)} of the table's versions ({span}) were removed before query {self.rules.query_id!r} could "
+            f"read them"
+        )
+        if self.rules.on_history_gap == "fail":
+            raise HistoryGapError(
+                f"{what}: whether its epoch has landed there cannot be told. Nothing was landed.",
+                hint="look whether the epoch's rows are in the table; if not, or if this query never wrote to it, "
+                "restart once with lance.streaming.onHistoryGap=warn.",
+            )
+        known = (
+            f"the newest epoch known to have landed is {found.epoch}" if found else "no trace of it was found elsewhere"
+        )
+        _log.warning("%s; %s, and the query goes on from there.", what, known)

@@ -1,0 +1,93 @@
+"""Tables that no longer have what a query landed in them: how they are recognised, and what is said of them.
+
+A checkpoint says which epochs are done and not where they landed. If the table was dropped, overwritten or put back
+meanwhile, Spark sends the next epoch, and the rows before it are in no version: that is an error until it is accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from headrace.errors import TableReplacedError
+from headrace.tables.commit.epochs import NO_EPOCHS, Epochs
+from headrace.tables.commit.ledger import Run, Stamp
+from headrace.tables.store import Entry, Kind
+
+_ACCEPT = (
+    'lance.streaming.onTableReplaced=accept (in a pipeline file, on_table_replaced = "accept" in the section [table])'
+)
+_KINDS = {Kind.REPLACE: "an overwrite", Kind.RESTORE: "a restore"}
+
+
+def lost_epochs(newest: Stamp | None, epoch: int, run: Run, empty: Callable[[], Epochs]) -> Epochs:
+    """The epochs before this one whose rows are not in the table, because it does not know the query at all.
+
+    Args:
+        newest: The newest stamp of the query in the table, or None if there is none.
+        epoch: The epoch to be landed.
+        run: The run that asks. Without a checkpoint, nothing is known of the epochs before.
+        empty: Called for the epochs that are known to have had no rows.
+    """
+    if newest is not None or not run.checkpoint or epoch == 0:
+        return NO_EPOCHS
+    return Epochs.between(0, epoch - 1) - empty()
+
+
+def undoing(replacing: Sequence[Entry], stamped_at: int) -> Entry | None:
+    """The overwrite or restore after which rows that landed up to a version may be gone; None if they are all there.
+
+    Args:
+        replacing: The overwrites and restores by other writers, newest first.
+        stamped_at: The version.
+    """
+    seen_from: int | None = None
+    for entry in replacing:
+        if entry.version <= stamped_at:
+            break
+        if seen_from is not None and entry.version > seen_from:
+            continue  # A later restore undid it.
+        if entry.restored is None or entry.restored < stamped_at:
+            return entry
+        seen_from = entry.restored
+    return None
+
+
+def lost(query_id: str, epoch: int, checkpoint: str, lost: Epochs, table: str) -> TableReplacedError:
+    """The table does not know the query, and the checkpoint is not new."""
+    which = f"epochs {lost}" if len(lost) > 1 else f"epoch {lost}"
+    return TableReplacedError(
+        f"Query {query_id!r} continues with epoch {epoch} of checkpoint {checkpoint}, but {table} does not have "
+        f"{which}: the table was dropped, replaced or put back to an earlier state, the checkpoint was used with "
+        f"another table, or the sink was not called for every epoch. Nothing was changed.",
+        hint="put the table back as it was; or begin again with a new checkpoint and a new streamingQueryId (in a "
+        f"pipeline file, a new name), which lands everything the source still has; or set {_ACCEPT}: the query then "
+        f"continues with epoch {epoch}, without the rows before it.",
+    )
+
+
+def replaced(query_id: str, newest: Stamp, by: Entry, table: str) -> TableReplacedError:
+    """While the query was stopped, another writer replaced what the table held."""
+    return TableReplacedError(
+        f"Version {by.version} of {table} is {_KINDS[by.kind]} by another writer, made after query {query_id!r} had "
+        f"landed up to epoch {newest.epoch}: rows it has landed may be gone. Nothing was changed.",
+        hint=f"if that was meant, set {_ACCEPT}: the query then continues after epoch {newest.epoch}. Otherwise "
+        f"restore the version before, {by.version - 1}, if it is still kept.",
+    )
+
+
+def replaced_under(query_id: str, by: Entry) -> TableReplacedError:
+    """While the query was running, another writer replaced what the table held."""
+    return TableReplacedError(
+        f"Version {by.version} of the table is {_KINDS[by.kind]} by another writer, made while query {query_id!r} was "
+        f"running: rows it has landed may be gone. Nothing more was landed.",
+        hint=f"if that was meant, restart the query with {_ACCEPT}: it continues after the epochs it has landed.",
+    )
+
+
+def recreated_under(query_id: str, version: int) -> TableReplacedError:
+    """While the query was running, the table was dropped and created again."""
+    return TableReplacedError(
+        f"The table does not have the version {version} that query {query_id!r} made: it was dropped and created again "
+        f"while the query was running. Nothing more was landed.",
+        hint=f"if that was meant, restart the query with {_ACCEPT}: it continues after the epochs it has landed.",
+    )

@@ -1,0 +1,1 @@
+"""What a table's owner does: look, verify, compact, clean up."""

@@ -1,0 +1,43 @@
+"""A table made, landed in, and removed again: whether a place can be written to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import lance
+import pyarrow as pa
+
+from headrace.tables.commit.ledger import Run, Task
+from headrace.tables.commit.payload import Rows
+from headrace.tables.commit.protocol import Landing
+from headrace.tables.lance_store import LanceStore, translated
+from headrace.tables.location import Location
+from headrace.tables.settings import Rules
+from headrace.tables.write import create
+from headrace.tables.write.data_files import write_rows
+
+_SCHEMA = pa.schema([("x", pa.int64())])
+
+
+@contextmanager
+def probe_table(location: Location) -> Iterator[int]:
+    """A new table in which one epoch was landed twice, as after a crash; it is removed at the end.
+
+    Yields:
+        How many rows it has; 1 if all is well.
+
+    Raises:
+        HeadraceError: It cannot be made or written to, and why.
+    """
+    store = LanceStore(location)
+    create.open_or_create(store, _SCHEMA, creates=True)
+    try:
+        batch = pa.record_batch([[1]], schema=_SCHEMA)
+        for run in ("first", "second"):
+            message = write_rows([batch], location, Task(0))
+            Landing(store, Rules("doctor"), Run(run)).land(0, Rows([message]))
+        yield int(store.open().dataset.count_rows())
+    finally:
+        with translated(location, "removing the table"):
+            lance.LanceDataset.drop(location.uri, storage_options=location.options())

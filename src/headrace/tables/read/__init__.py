@@ -1,0 +1,1 @@
+"""Rows on their way out of a table."""

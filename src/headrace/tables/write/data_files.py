@@ -1,0 +1,162 @@
+"""Batches become data files that no version of the table knows yet. Runs on executors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from lance.fragment import write_fragments
+from lance.schema import LanceSchema
+
+from headrace.arrow.align import Alignment
+from headrace.errors import SchemaMismatchError, StorageError
+from headrace.tables.commit.ledger import Task
+from headrace.tables.commit.message import TaskMessage
+from headrace.tables.lance_store import LanceStore, columns_of, lance_errors
+from headrace.tables.location import Location
+from headrace.tables.settings import FileSettings
+
+
+def write_rows(
+    batches: Iterable[pa.RecordBatch],
+    location: Location,
+    task: Task,
+    *,
+    settings: FileSettings = FileSettings(),  # noqa: B008 - frozen
+    replacing: bool = False,
+    schema: pa.Schema | None = None,
+) -> TaskMessage:
+    """Write one task's rows as data files of the table.
+
+    Args:
+        batches: The rows; one batch at a time is held.
+        location: The table.
+        task: The task.
+        settings: How files are cut.
+        replacing: Whether they will replace the table's rows instead of joining them.
+        schema: With ``replacing``, a schema that replaces the table's; None keeps it.
+
+    Returns:
+        What the driver needs to know; without rows, that nothing was written.
+
+    Raises:
+        SchemaMismatchError: The rows do not fit the table.
+        StorageError: A file cannot be written.
+    """
+    first, rest = _first_of(batches)
+    if first is None:
+        return TaskMessage(task.partition, run=task.run, epoch=task.epoch)
+    dataset = LanceStore(location).open().dataset
+    target = schema or dataset.schema
+    settings_used = settings.arguments()
+    if replacing:
+        settings_used.setdefault("data_storage_version", dataset.data_storage_version)
+        columns = columns_of(LanceSchema.from_pyarrow(target))
+    else:
+        settings_used.pop("data_storage_version", None)
+        columns = columns_of(dataset.lance_schema)
+    rows = _Rows(Alignment(first.schema, target), chain((first,), rest))
+    mode = "overwrite" if replacing else "append"
+    fragments = rows.write(location, lambda reader: write_fragments(reader, dataset, mode=mode, **settings_used))
+    return _message(task, fragments, columns)
+
+
+def write_staged(
+    batches: Iterable[pa.RecordBatch], location: Location, staging: Location, task: Task, keys: tuple[str, ...]
+) -> TaskMessage:
+    """Write one task's rows beside the table, for a merge by ``keys``; each key may be there once.
+
+    Raises:
+        SchemaMismatchError: The rows do not fit the table, a key is null, or a key is there twice.
+        StorageError: A file cannot be written.
+    """
+    first, rest = _first_of(batches)
+    if first is None:
+        return TaskMessage(task.partition, run=task.run, epoch=task.epoch)
+    schema = LanceStore(location).open().schema
+    rows = _Rows(Alignment(first.schema, schema, fills=False), chain((first,), rest), keys)
+    fragments = rows.write(
+        location,
+        lambda reader: write_fragments(reader, staging.uri, mode="create", storage_options=staging.options()),
+    )
+    rows.require_single_keys()
+    return _message(task, fragments, columns_of(LanceSchema.from_pyarrow(schema)))
+
+
+def _first_of(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
+    """The first batch that has rows, and the others: a task without rows opens no table."""
+    rest = (batch for batch in batches if batch.num_rows)
+    return next(rest, None), rest
+
+
+class _Rows:
+    """A task's rows on their way into Lance, aligned; remembers what went wrong, which Lance would not tell."""
+
+    def __init__(self, alignment: Alignment, batches: Iterator[pa.RecordBatch], keys: tuple[str, ...] = ()) -> None:
+        self._alignment = alignment
+        self._batches = batches
+        self._keys = keys
+        self._seen: list[pa.RecordBatch] = []
+        self._failure: BaseException | None = None
+
+    def write(self, location: Location, write: Any) -> list[Any]:
+        reader = pa.RecordBatchReader.from_batches(self._alignment.schema, self._aligned())
+        try:
+            return list(write(reader))
+        except lance_errors() as error:
+            if self._failure is not None:
+                raise self._failure from None
+            raise StorageError(
+                f"Writing data files of {location} failed: {location.redact(str(error))}"
+            ) from location.cause(error)
+
+    def _aligned(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                aligned = self._alignment.apply(batch)
+                if self._keys:
+                    self._seen.append(require_keys(aligned, self._keys))
+                yield aligned
+        except BaseException as error:
+            self._failure = error
+            raise
+
+    def require_single_keys(self) -> None:
+        keys = pa.Table.from_batches(self._seen)
+        if keys.num_rows > 1:
+            counts = keys.group_by(list(self._keys)).aggregate([([], "count_all")])
+            twice = counts.filter(pc.greater(counts.column("count_all"), 1)).select(list(self._keys))
+            if twice.num_rows:
+                example = twice.slice(0, 1).to_pylist()[0]
+                raise SchemaMismatchError(
+                    f"Keys are there more than once in the epoch: {twice.num_rows} of them in one task, such as "
+                    f"{example}.",
+                    hint="reduce them to one row each in the query; which of them should win is not known here.",
+                )
+
+
+def require_keys(batch: pa.RecordBatch, keys: tuple[str, ...]) -> pa.RecordBatch:
+    """The key columns of a batch, none of them null."""
+    found = batch.select(list(keys))
+    for name, column in zip(keys, found.columns, strict=True):
+        if column.null_count:
+            raise SchemaMismatchError(
+                f"Key column {name!r} holds nulls, which match no row.", hint="drop those rows, or fill them."
+            )
+    return found
+
+
+def _message(task: Task, fragments: list[Any], columns: Any) -> TaskMessage:
+    values = tuple(json.loads(json.dumps(fragment.to_json())) for fragment in fragments)
+    return TaskMessage(
+        task.partition,
+        sum(value["physical_rows"] for value in values),
+        values,
+        columns,
+        task.run,
+        task.epoch,
+    )
