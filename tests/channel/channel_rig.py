@@ -25,7 +25,7 @@ def values(batches: list[pa.RecordBatch]) -> list[list[int]]:
 
 def take_one(channel: Channel) -> pa.RecordBatch | None:
     """One batch, or None at the end: no limit is so small that nothing is taken."""
-    return next(iter(channel.drain(0, 0)), None)
+    return next(iter(channel.take(0, 0)), None)
 
 
 def full_channel(capacity: int = 1) -> Channel:
@@ -68,8 +68,8 @@ ENDS = {
         LEFT,
         keeps_queued=False,
     ),
-    "abandon": End(
-        lambda channel: channel.abandon(TORN_DOWN, "torn down"),
+    "fail from outside": End(
+        lambda channel: channel.fail(TORN_DOWN, consumer_gone="torn down"),
         ChannelState.CANCELLED,
         ConsumerGoneError,
         "its consumer is gone: torn down",

@@ -22,7 +22,7 @@ def test_batches_come_out_in_the_order_they_went_in() -> None:
     for number in range(6):
         channel.write(batch(number))
     assert values([take_one(channel), take_one(channel)]) == [[0], [1]]
-    assert values(channel.drain(100, 100)) == [[2], [3], [4], [5]]
+    assert values(channel.take(100, 100)) == [[2], [3], [4], [5]]
 
 
 def test_a_batch_is_handed_on_itself_and_not_a_copy_of_it() -> None:
@@ -32,7 +32,7 @@ def test_a_batch_is_handed_on_itself_and_not_a_copy_of_it() -> None:
     channel.write(first)
     channel.write(second)
     assert take_one(channel) is first
-    assert channel.drain(10, 100)[0] is second
+    assert channel.take(10, 100)[0] is second
 
 
 @pytest.mark.parametrize("limit", [0, 1000])
@@ -41,9 +41,9 @@ def test_a_zero_row_batch_is_a_batch_and_not_the_end(limit: int) -> None:
     channel = Channel("the channel", 1)
     channel.write(batch())
     assert not channel.try_write(batch(1))
-    assert values(channel.drain(limit, limit)) == [[]]
+    assert values(channel.take(limit, limit)) == [[]]
     channel.write(batch(1))
-    assert values(channel.drain(limit, limit)) == [[1]]
+    assert values(channel.take(limit, limit)) == [[1]]
 
 
 @pytest.mark.parametrize("value", [0, -1, True, False, 1.5, 1.0, "1", float("inf")])
@@ -66,7 +66,7 @@ def test_a_full_channel_takes_nothing_until_one_is_read() -> None:
     assert channel.statistics().queued == 2
     assert values([take_one(channel)]) == [[0]]
     writer.result()
-    assert values(channel.drain(10, 100)) == [[1], [2]]
+    assert values(channel.take(10, 100)) == [[1], [2]]
 
 
 @pytest.mark.parametrize("timeout", [0, 0.0, 0.02])
@@ -79,7 +79,7 @@ def test_a_write_that_times_out_queues_nothing_and_leaves_the_channel_usable(tim
     assert channel.statistics().batches == 2
     take_one(channel)
     channel.write(batch(3), timeout)
-    assert values(channel.drain(10, 100)) == [[1], [3]]
+    assert values(channel.take(10, 100)) == [[1], [3]]
 
 
 def test_the_bound_in_bytes_holds_to_the_byte() -> None:
@@ -118,9 +118,9 @@ def test_room_that_is_too_small_for_one_writer_goes_to_another() -> None:
     assert values([take_one(channel)]) == [[1]]
     small.result()
     assert not large.is_done_after(0.05)
-    assert values(channel.drain(3, 24)) == [[2, 3, 4]]
+    assert values(channel.take(3, 24)) == [[2, 3, 4]]
     large.result()
-    assert values(channel.drain(10, 100)) == [[8], [5, 6, 7]]
+    assert values(channel.take(10, 100)) == [[8], [5, 6, 7]]
 
 
 def test_a_slice_of_something_large_counts_only_its_own_part() -> None:
@@ -154,14 +154,14 @@ def test_drain_takes_whole_batches_within_its_limits_and_one_in_any_case(
     channel = Channel("the channel", 8)
     for part in (batch(0), batch(1, 2), batch(3, 4, 5), batch(6)):
         channel.write(part)
-    assert values(channel.drain(max_rows, max_bytes)) == expected
+    assert values(channel.take(max_rows, max_bytes)) == expected
     assert channel.statistics().queued == 4 - len(expected)
 
 
 def test_drain_does_not_wait_for_more_than_the_first_batch() -> None:
     """P14: a lone batch is handed on at once."""
     channel = Channel("the channel", 8)
-    reader = Background(channel.drain, 100, 1000).until_blocked()
+    reader = Background(channel.take, 100, 1000).until_blocked()
     channel.write(batch(1))
     assert values(reader.result()) == [[1]]
 
@@ -170,10 +170,10 @@ def test_drain_makes_room_for_as_many_writers_as_it_took_batches() -> None:
     """P2: each of them is woken."""
     channel = full_channel(3)
     writers = [Background(channel.write, batch(10 + number)).until_blocked() for number in range(3)]
-    assert len(channel.drain(100, 1000)) == 3
+    assert len(channel.take(100, 1000)) == 3
     for writer in writers:
         writer.result()
-    assert sorted(values(channel.drain(100, 1000))) == [[10], [11], [12]]
+    assert sorted(values(channel.take(100, 1000))) == [[10], [11], [12]]
 
 
 # -- statistics --------------------------------------------------------------------------------------
@@ -213,7 +213,7 @@ def test_seconds_blocked_add_up_over_the_writers_whether_they_got_room_or_not() 
 # -- the four ends: who ends it, who is blocked, and is it still true afterwards ----------------------
 
 each_take = pytest.mark.parametrize(
-    "take", [take_one, lambda channel: channel.drain(1000, 1000)], ids=["one by one", "all at once"]
+    "take", [take_one, lambda channel: channel.take(1000, 1000)], ids=["one by one", "all at once"]
 )
 
 
@@ -298,7 +298,7 @@ def test_the_first_end_stands(first: str, second: str) -> None:
     assert channel.state is ENDS[first].state
     assert_writers_are_refused(channel, ENDS[first])
     if not reader_leaves and ENDS[first].keeps_queued:
-        assert len(channel.drain(10, 100)) == 2
+        assert len(channel.take(10, 100)) == 2
     assert_the_reader_is_at_the_end(take_one, channel, ENDS["cancel" if reader_leaves else first])
 
 

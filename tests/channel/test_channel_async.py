@@ -35,7 +35,7 @@ async def waiting(coroutine: Any) -> asyncio.Task[Any]:
 
 
 async def take_one_async(channel: Channel) -> pa.RecordBatch | None:
-    return next(iter(await channel.drain_async(0, 0)), None)
+    return next(iter(await channel.take_async(0, 0)), None)
 
 
 def value(taken: pa.RecordBatch | None) -> int:
@@ -290,7 +290,7 @@ def test_coroutines_and_threads_race_with_cancellation_and_an_end(seed: int) -> 
     """P5, P10, P15, F21: nothing lost, nothing doubled, each producer's order kept, everybody wakes."""
     rng = Random(seed)
     channel = Channel("the channel", rng.randint(1, 3), rng.choice([None, 16]))
-    name = rng.choice(["close", "fail", "abandon"])
+    name = rng.choice(["close", "fail", "fail from outside"])
     accepted: list[list[int]] = [[] for _ in range(6)]
     received: list[int] = []
     end_after = rng.randint(0, 100)

@@ -106,17 +106,17 @@ class ChannelMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: self.model.queue or self.model.state != "open")
     @rule(max_rows=st.integers(0, 30), max_bytes=st.integers(0, 240))
-    def drain(self, max_rows: int, max_bytes: int) -> None:
+    def take(self, max_rows: int, max_bytes: int) -> None:
         expected = self.model.take(max_rows, max_bytes)
-        seen = outcome(lambda: self.channel.drain(max_rows, max_bytes) or END, itself=True)
+        seen = outcome(lambda: self.channel.take(max_rows, max_bytes) or END, itself=True)
         assert_same(seen, expected)
 
     @precondition(lambda self: self.model.queue or self.model.state != "open")
     @rule(max_rows=st.integers(0, 30), max_bytes=st.integers(0, 240))
-    def drain_async(self, max_rows: int, max_bytes: int) -> None:
+    def take_async(self, max_rows: int, max_bytes: int) -> None:
         """Where nothing has to be waited for, a coroutine ends in its first step."""
         expected = self.model.take(max_rows, max_bytes)
-        coroutine = self.channel.drain_async(max_rows, max_bytes)
+        coroutine = self.channel.take_async(max_rows, max_bytes)
         try:
             coroutine.send(None)
         except StopIteration as done:
@@ -124,7 +124,7 @@ class ChannelMachine(RuleBasedStateMachine):
         except Exception as error:  # noqa: BLE001 - compared with the model's
             assert_same(error, expected)
 
-    @rule(how=st.sampled_from(["close", "fail", "cancel", "abandon"]))
+    @rule(how=st.sampled_from(["close", "fail", "cancel", "fail from outside"]))
     def end(self, how: str) -> None:
         """One rule for all four, or few runs would get far before the end."""
         channel, model = self.channel, self.model
@@ -138,7 +138,8 @@ class ChannelMachine(RuleBasedStateMachine):
             assert channel.cancel("nobody reads", error) is model.leave(error)
         else:
             torn_down = ClosedError("the table is gone")
-            assert channel.abandon(torn_down, "torn down") is model.end("cancelled", torn_down, ConsumerGoneError)
+            torn = channel.fail(torn_down, consumer_gone="torn down")
+            assert torn is model.end("cancelled", torn_down, ConsumerGoneError)
 
     @invariant()
     def counts_agree_and_bounds_hold(self) -> None:

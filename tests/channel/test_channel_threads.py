@@ -36,7 +36,7 @@ def _switch_threads_often() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-# -- close, fail, cancel and abandon against writers and a reader -------------------------------------
+# -- close, fail, cancel and fail from outside against writers and a reader -------------------------------------
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Round:
         self.barrier.wait(SECONDS)
         while True:
             try:
-                taken = self.channel.drain(rng.randint(0, 5), 1000)
+                taken = self.channel.take(rng.randint(0, 5), 1000)
             except (ValueError, HeadraceError) as error:
                 self.reader_saw = error
                 return
@@ -153,9 +153,9 @@ def test_writers_a_reader_and_an_end_race_and_nothing_is_lost_doubled_or_stuck(c
 
 @pytest.mark.parametrize("seed", range(5))
 def test_of_several_ends_at_once_exactly_one_wins_and_both_sides_agree_which(seed: int) -> None:
-    """P3, F21: close, fail and abandon race; what they return says who was first."""
+    """P3, F21: close, fail and fail from outside race; what they return says who was first."""
     rng = Random(seed)
-    names = ["close", "fail", "abandon"]
+    names = ["close", "fail", "fail from outside"]
     for _ in range(40):
         channel = full_channel(2)
         barrier = threading.Barrier(len(names) + 1)
@@ -171,7 +171,7 @@ def test_of_several_ends_at_once_exactly_one_wins_and_both_sides_agree_which(see
         expected = ENDS[winner]
         with pytest.raises(expected.writer_error, match=expected.writer_message):
             writer.result()
-        assert len(channel.drain(10, 100)) == 2
+        assert len(channel.take(10, 100)) == 2
         if expected.reader_error is None:
             assert take_one(channel) is None
         else:
@@ -290,7 +290,7 @@ def test_a_reader_is_woken_by_every_first_batch() -> None:
 OPERATIONS: dict[str, Callable[[Channel], object]] = {
     "write": lambda channel: channel.write(batch(1)),
     "try_write": lambda channel: channel.try_write(batch(1)),
-    "drain": lambda channel: channel.drain(10, 100),
+    "drain": lambda channel: channel.take(10, 100),
     "statistics": Channel.statistics,
     "close": Channel.close,
     "cancel": lambda channel: channel.cancel("nobody reads", CancelledError("the reader left")),

@@ -108,7 +108,7 @@ def own_threads() -> list[str]:
 
 def running(session: headrace.SessionContext) -> int:
     """How many executions the session knows to be open."""
-    return len(session._host._running)
+    return len(session._runner._running)
 
 
 def is_at_rest(*sessions: headrace.SessionContext) -> bool:

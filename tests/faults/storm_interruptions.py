@@ -119,9 +119,9 @@ def interrupt(storm: Storm, call: Callable[[], object], when: Callable[[], objec
 
 def is_waited_for(session: headrace.SessionContext) -> bool:
     """Whether somebody waits for a batch of the query that reads the push table, or for all of them."""
-    for execution, drains in list(session._host._running.items()):
+    for execution, pumps in list(session._runner._running.items()):
         if any(table.name == "pushed" for table in execution._claims):
-            return any(drain.channel._waiting_readers or drain.channel._over._waiters for drain in drains)
+            return any(pump.channel._waiting_readers or pump.channel._over._waiters for pump in pumps)
     return False
 
 
@@ -225,7 +225,7 @@ def several_end_a_stream(storm: Storm) -> Told:
 def several_leave_a_provider(storm: Storm) -> Told:
     batches = storm.batches(least=50, most=80)
     source = Reader(*(batch(*each) for each in batches))
-    storm.pull(lambda: source)
+    storm.stream(lambda: source)
     reader = storm.sql("SELECT x FROM pulled").execute_stream()
     go = threading.Event()
     reading = Background(read_all, reader, go, storm.chance.randrange(5))
@@ -244,7 +244,7 @@ def several_leave_a_provider(storm: Storm) -> Told:
     if seen.end is not None:
         assert type(seen.end) in (headrace.CancelledError, headrace.ClosedError), repr(seen.end)
         assert type(seen.again) is type(seen.end), repr(seen.again)
-    return judge("pull", flat(batches), seen.rows, due=None if seen.end is None else 0)
+    return judge("stream", flat(batches), seen.rows, due=None if seen.end is None else 0)
 
 
 WAYS: dict[str, list[Way]] = {

@@ -330,7 +330,7 @@ report(raised=raised, rows=rows, rested=becomes_true(lambda: is_at_rest(session)
 
 
 CALLS = {
-    "read": ("_readable", lambda channel: channel.drain(1, 1)),
+    "read": ("_readable", lambda channel: channel.take(1, 1)),
     "collect": ("_over", lambda channel: channel.wait_until_over()),
     "write": ("_writable", lambda channel: channel.write(batch(2))),
 }

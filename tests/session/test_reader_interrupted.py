@@ -110,7 +110,7 @@ in_cpp = pa.ipc.RecordBatchStreamReader.read_next_batch
 with headrace.SessionContext() as ctx:
     sink = ctx.register_streaming_table("t", schema)
     reader = ctx.sql("select * from t").execute_stream()
-    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    signal.setitimer(signal.ITIMER_REAL, 0.5)
     for read in (reader.read_next_batch, reader.read_next_batch, lambda: in_cpp(reader)):
         try:
             read()

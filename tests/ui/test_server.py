@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 def get(page: Page, path: str = "/", *, host: str | None = None, method: str = "GET") -> Answer:
     request = urllib.request.Request(page.url.rstrip("/") + path, method=method)
     if host is not None:
-        request.add_header("Host", host)
+        request.add_header("QueryRunner", host)
     try:
         with urllib.request.urlopen(request, timeout=10) as found:
             return Answer(found.status, {k.lower(): v for k, v in found.headers.items()}, found.read().decode())

@@ -1,12 +1,11 @@
 """The bounded channel of record batches between writers and one reader; no engine in it.
 
-A channel is open until the first of four things ends it, and that one stands:
+A channel is open until the first of these ends it; what comes later changes nothing:
 
 - ``close``: the writing side is done. What is queued is still read, then the stream ends.
-- ``fail``: the writing side broke. What is queued is still read, then the reader gets the exception.
-- ``cancel``: the reading side left. What is queued is dropped, and writers are told.
-- ``abandon``: a third party tears it down (session closed, table deregistered): writers are told, and the
-  reader gets an error after what is queued.
+- ``fail``: the writing side broke. What is queued is still read, then the reader gets the exception. The same from
+  outside (session closed, table deregistered), but for the error that writers get.
+- ``cancel``: the reading side left. What is queued is dropped, and writes raise ConsumerGoneError.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ class Channel:
                 await waiter.future
             except asyncio.CancelledError:
                 with self._lock:
-                    waiter.forget()
+                    waiter.remove()
                     self._pass_on_room()
                 raise
             finally:
@@ -160,14 +159,24 @@ class Channel:
         """End the stream after what is queued; False if it had ended already."""
         return self._end(ChannelState.CLOSED, "it was closed")
 
-    def fail(self, failure: BaseException) -> bool:
-        """End the stream with ``failure`` after what is queued; never blocks. False if it had ended already."""
-        reason = f"it was failed with {type(failure).__name__}"
-        return self._end(ChannelState.FAILED, reason, failure=failure)
+    def fail(self, failure: BaseException, *, consumer_gone: str | None = None) -> bool:
+        """End the stream with ``failure`` after what is queued; never blocks.
+
+        Args:
+            failure: What the reader gets.
+            consumer_gone: Why nothing can be written any more, if the stream is ended from outside (the session was
+                closed, the table deregistered). Writers then get a ConsumerGoneError.
+
+        Returns:
+            False if the stream had ended already.
+        """
+        if consumer_gone is not None:
+            return self._end(ChannelState.CANCELLED, consumer_gone, failure=failure)
+        return self._end(ChannelState.FAILED, f"it was failed with {type(failure).__name__}", failure=failure)
 
     # -- the reading side ---------------------------------------------------------------------------
 
-    def drain(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
+    def take(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
         """Take what is queued, waiting for the first batch; an empty list is the end of the stream.
 
         Takes whole batches while they add up to at most ``max_rows`` and ``max_bytes``, and one in any case.
@@ -178,20 +187,20 @@ class Channel:
         """
         with self._lock:
             self._wait_for_batch()
-            return self._take(max_rows, max_bytes)
+            return self._take_queued(max_rows, max_bytes)
 
-    async def drain_async(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
-        """``drain``, waiting without blocking the event loop."""
+    async def take_async(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
+        """``take``, waiting without blocking the event loop."""
         while True:
             with self._lock:
                 if self._queue or self._state is not ChannelState.OPEN:
-                    return self._take(max_rows, max_bytes)
+                    return self._take_queued(max_rows, max_bytes)
                 waiter = AsyncWaiter(self._async_readers)
             try:
                 await waiter.future
             except asyncio.CancelledError:
                 with self._lock:
-                    waiter.forget()
+                    waiter.remove()
                 raise
 
     def wait_until_over(self) -> None:
@@ -234,20 +243,6 @@ class Channel:
                 self._writer_reason = reason
             self._wake_all()
         return not left_before
-
-    def abandon(self, failure: HeadraceError, reason: str) -> bool:
-        """Tear an open channel down from outside: writers are told ``reason``, a reader gets ``failure``.
-
-        What is queued is still read, so that the reader sees an error after it and never a clean end.
-        """
-        with self._lock:
-            if self._state is not ChannelState.OPEN:
-                return False
-            self._state = ChannelState.CANCELLED
-            self._failure = failure
-            self._writer_reason = reason
-            self._wake_all()
-        return True
 
     # -- both ---------------------------------------------------------------------------------------
 
@@ -338,7 +333,7 @@ class Channel:
         if self._async_readers:
             wake_all(self._async_readers)
 
-    def _take(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
+    def _take_queued(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
         self.require_reader()
         if not self._queue and self._failure is not None:
             raise self._failure

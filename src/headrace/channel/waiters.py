@@ -14,7 +14,7 @@ class AsyncWaiter:
         self.future: asyncio.Future[None] = self._loop.create_future()
         waiters.append(self)
 
-    def forget(self) -> None:
+    def remove(self) -> None:
         """Leave the list."""
         if self in self._waiters:
             self._waiters.remove(self)

@@ -14,7 +14,7 @@ import pyarrow.dataset
 
 from headrace.engine.execution import Execution, Hint, current_execution
 from headrace.engine.scan import Batches, HeldBatches
-from headrace.engine.tables import ScanRequest, Table
+from headrace.engine.tables import ScanRequest, ScanTable
 from headrace.errors import EngineError
 
 # The one column of the dataset, and the schema that only such datasets are planned in.
@@ -34,7 +34,7 @@ class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
     # A slot, not a property: the engine panics if Ctrl-C arrives in Python code that it asks for the schema.
     __slots__ = ("_is_flat", "_plan_name", "_table", "hinted", "schema")
 
-    def __init__(self, table: Table, plan_name: str, *, hinted: pa.Schema | None, is_flat: bool = False) -> None:
+    def __init__(self, table: ScanTable, plan_name: str, *, hinted: pa.Schema | None, is_flat: bool = False) -> None:
         self._table = table
         self._plan_name = plan_name
         self._is_flat = is_flat
@@ -62,7 +62,7 @@ class _Fragment:
     """One partition in one physical scan."""
 
     def __init__(
-        self, table: Table, execution: Execution | None, plan_name: str, partition: int, *, is_flat: bool
+        self, table: ScanTable, execution: Execution | None, plan_name: str, partition: int, *, is_flat: bool
     ) -> None:
         self._table = table
         self._execution = execution

@@ -33,7 +33,7 @@ from headrace.engine.planner import PlannedQuery, Query, can_be_planned, creatin
 from headrace.engine.runtime import workers
 from headrace.engine.scan import GATHER_ROWS
 from headrace.engine.settings import Settings
-from headrace.engine.tables import Table
+from headrace.engine.tables import ScanTable
 from headrace.errors import ConfigurationError, PlanError, StorageError
 
 # Registers a table of DataFusion's own under a quoted name.
@@ -65,7 +65,7 @@ class Engine:
     # -- tables -------------------------------------------------------------------------------------
 
     def add_table(
-        self, name: TableName, table: Table, *, wants_hints: bool, when_gone: Callable[[], None] | None = None
+        self, name: TableName, table: ScanTable, *, wants_hints: bool, when_gone: Callable[[], None] | None = None
     ) -> None:
         """Register one of our tables.
 

@@ -12,14 +12,14 @@ from typing import Any, Protocol
 
 from headrace.channel.channel import Channel
 from headrace.engine.runtime import workers
-from headrace.engine.tables import ScanRequest, Table
+from headrace.engine.tables import ScanRequest, ScanTable
 from headrace.errors import EngineError
 
 
 class Scan(Protocol):
     """One partition's batches, in the hands of the engine."""
 
-    def retire(self) -> None:
+    def release(self) -> None:
         """The run is over: release what is held."""
 
 
@@ -70,7 +70,7 @@ class Execution:
         self.scanned: dict[str, tuple[str, ...]] = {}
         self._on_end = on_end
         self._lock = threading.RLock()
-        self._claims: list[Table] = []
+        self._claims: list[ScanTable] = []
         self._kept: list[object] = []
         self._channels: list[Channel] = []
         self._begun = threading.Event()
@@ -78,7 +78,7 @@ class Execution:
         self._scans: list[weakref.ref[Scan]] = []
         self._open_scans = 0
         self._over = False
-        self._stopped: str | None = None
+        self._cancelled: str | None = None
 
     @contextlib.contextmanager
     def planning(self) -> Iterator[None]:
@@ -89,7 +89,7 @@ class Execution:
         finally:
             _current.reset(token)
 
-    def claim(self, table: Table, holder: object) -> None:
+    def claim(self, table: ScanTable, holder: object) -> None:
         """Claim a scan for this run; what it raises also becomes the run's failure.
 
         Args:
@@ -106,7 +106,7 @@ class Execution:
         self._claims.append(table)
         self._kept.append(holder)
 
-    def claim_again(self, table: Table) -> None:
+    def claim_again(self, table: ScanTable) -> None:
         """Claim another reading within a scan that is claimed; what it raises also becomes the run's failure."""
         with self._recording(table):
             table.claim(again=True)
@@ -115,7 +115,7 @@ class Execution:
         """Let the scans start: somebody wants the result."""
         self._begun.set()
 
-    def open(self, table: Table, request: ScanRequest) -> Channel:
+    def open(self, table: ScanTable, request: ScanRequest) -> Channel:
         """Start one partition of a scan, once the result is wanted.
 
         The engine starts some operators as soon as a stream is built; their scans wait here, so that
@@ -123,14 +123,14 @@ class Execution:
         """
         self._begun.wait()
         with self._lock:
-            if self._stopped is not None:
-                raise EngineError(f"The scan of table {table.name!r} began after its query ended: {self._stopped}.")
+            if self._cancelled is not None:
+                raise EngineError(f"The scan of table {table.name!r} began after its query ended: {self._cancelled}.")
             channel = table.open(request)
             self.scanned[table.name] = request.columns
             self._channels.append(channel)
         return channel
 
-    def record(self, table: Table, error: BaseException, *, as_itself: bool) -> None:
+    def record(self, table: ScanTable, error: BaseException, *, as_itself: bool) -> None:
         """Remember the first failure of a scan; the engine would hand on only its text.
 
         Args:
@@ -143,7 +143,7 @@ class Execution:
                 self.failure = ScanFailure(table.name, error, as_itself)
 
     @contextlib.contextmanager
-    def _recording(self, table: Table) -> Iterator[None]:
+    def _recording(self, table: ScanTable) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
@@ -174,7 +174,7 @@ class Execution:
             if self._holders:
                 return
         # The engine drops its scans when it gets to it; what they hold is free already.
-        self.stop("the query has ended")
+        self.cancel("the query has ended")
         self._end_if_over()
 
     def _end_if_over(self) -> None:
@@ -184,12 +184,12 @@ class Execution:
             self._over = True
             claims, self._claims = self._claims, []
         for table in claims:
-            table.leave("the query that read it has ended")
+            table.cancel("the query that read it has ended")
             workers.release(table.partitions)
         self._kept.clear()
         self._on_end(self)
 
-    def give_back(self) -> None:
+    def release_claims(self) -> None:
         """The run failed before it started: claims are undone, so that the tables can still be read."""
         with self._lock:
             claims = self._claims
@@ -197,25 +197,25 @@ class Execution:
                 self._claims = []
         if not self._channels:
             for table in claims:
-                table.unclaim()
+                table.release()
                 workers.release(table.partitions)
-        self.stop("the query could not be started")
+        self.cancel("the query could not be started")
         self.release()
 
-    def stop(self, reason: str) -> None:
+    def cancel(self, reason: str) -> None:
         """Wake and end every scan; harmless at any time, from any thread."""
         with self._lock:
-            self._stopped = self._stopped or reason
+            self._cancelled = self._cancelled or reason
             claims, channels = list(self._claims), list(self._channels)
         self._begun.set()
         for table in claims:
-            table.leave(reason)
+            table.cancel(reason)
         for channel in channels:
             channel.cancel(reason)
         for reference in list(self._scans):
             scan = reference()
             if scan is not None:
-                scan.retire()
+                scan.release()
 
 
 _current: ContextVar[Execution | None] = ContextVar("headrace_execution", default=None)

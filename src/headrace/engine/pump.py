@@ -20,7 +20,7 @@ from headrace.engine.execution import Execution
 from headrace.engine.threads import raise_in_thread, start_thread
 
 
-class Drain:
+class ResultPump:
     """Pulls engine streams into a channel, from the first time it is started until it is stopped.
 
     Args:
@@ -41,41 +41,41 @@ class Drain:
         translate: Callable[[BaseException, Execution], BaseException],
         free_dropped: Callable[[], None],
     ) -> None:
-        self._pulls = [_Pull(self, stream) for stream in streams]
+        self._streams = [_StreamPump(self, stream) for stream in streams]
         self._schema = schema
         self.channel = channel
         self.execution = execution
         self._translate = translate
         self.free_dropped = free_dropped
         self._lock = threading.RLock()
-        self._running = len(self._pulls)
+        self._running = len(self._streams)
         self._started = False
-        self._stopped = False
-        for _ in self._pulls:
+        self._cancelled = False
+        for _ in self._streams:
             execution.hold()
 
     def start(self) -> None:
         """Begin to pull; only the first call does anything."""
         with self._lock:
-            if self._started or self._stopped:
+            if self._started or self._cancelled:
                 return
             self._started = True
         self.execution.begin()
-        for pull in self._pulls:
-            start_thread(pull.run, "headrace-drain")
+        for stream in self._streams:
+            start_thread(stream.run, "headrace-pump")
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """Let go of the streams: at once if nothing was started, else as soon as the engine returns."""
         with self._lock:
-            if self._stopped:
+            if self._cancelled:
                 return
-            self._stopped = True
+            self._cancelled = True
             started = self._started
-        for pull in self._pulls:
+        for stream in self._streams:
             if started:
-                pull.stop()
+                stream.cancel()
             else:
-                pull.drop()
+                stream.release()
 
     def hand_on(self, batch: pa.RecordBatch) -> None:
         """Pass a batch to the reader, waiting until it is wanted."""
@@ -94,15 +94,15 @@ class Drain:
             self.channel.close()
 
 
-class _Pull:
+class _StreamPump:
     """One engine stream and the thread that is inside it."""
 
-    def __init__(self, drain: Drain, stream: Any) -> None:
-        self._drain = drain
+    def __init__(self, pump: ResultPump, stream: Any) -> None:
+        self._pump = pump
         self._stream = stream
         self._thread = 0
         self._inside = False
-        self._stopped = False
+        self._cancelled = False
         self._aborting = False
         self.done = False
         self.abort_at = 0.0
@@ -112,32 +112,32 @@ class _Pull:
         self._thread = threading.get_ident()
         failure: BaseException | None = None
         try:
-            while not self._stopped and (batch := self._next()) is not None:
-                self._drain.hand_on(batch)
+            while not self._cancelled and (batch := self._next()) is not None:
+                self._pump.hand_on(batch)
         except BaseException as error:  # noqa: BLE001 - handed to the reader
             self._inside = False
             failure = error
         try:
-            self._settle()
+            self._await_abort()
         except AbortError as error:
             failure = error
-        self.drop(failure)
+        self.release(failure)
 
-    def drop(self, failure: BaseException | None = None) -> None:
+    def release(self, failure: BaseException | None = None) -> None:
         """Release the stream and, with it, everything upstream."""
-        drain = self._drain
-        drain.ended(failure)
+        pump = self._pump
+        pump.ended(failure)
         if failure is not None:
             # The traceback's frames hold the stream.
             failure.__traceback__ = None
         del failure
         self._stream = None
-        drain.execution.release()
+        pump.execution.release()
         self.done = True
 
-    def stop(self) -> None:
+    def cancel(self) -> None:
         """Pull no more; if the engine goes on for its own sake, get the thread out of it."""
-        self._stopped = True
+        self._cancelled = True
         self.abort_at = time.monotonic() + ABORT_AFTER
         if not self.done:
             aborts.watch(self)
@@ -146,11 +146,11 @@ class _Pull:
         """Raise in the thread that is inside the engine; False if it is not just there.
 
         The engine looks for a pending exception of its thread once a second. In a thread that runs Python code
-        the exception would come out anywhere, so one that has left the engine waits in ``_settle`` until this
+        the exception would come out anywhere, so one that has left the engine waits in ``_await_abort`` until this
         is over.
         """
         # Else the thread would free them before it looks, and a finalizer swallow the exception.
-        self._drain.free_dropped()
+        self._pump.free_dropped()
         self._aborting = True
         inside = self._inside
         if inside:
@@ -162,11 +162,11 @@ class _Pull:
         self._inside = True
         batch = next(self._stream, None)
         self._inside = False
-        if self._stopped:
-            self._settle()
+        if self._cancelled:
+            self._await_abort()
         return None if batch is None else batch.to_pyarrow()
 
-    def _settle(self) -> None:
+    def _await_abort(self) -> None:
         """Let an abort that was meant for the engine come out here, where it does no harm."""
         while self._aborting:
             time.sleep(0.001)

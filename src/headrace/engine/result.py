@@ -17,61 +17,64 @@ from headrace.errors import CancelledError, ClosedError, HeadraceError
 _ALL = 2**63
 
 
-class BatchReading:
+class ResultStream:
     """One reading of one channel of batches, from the first batch to exactly one of end, error and cancel.
 
     Args:
         schema: The schema of the batches.
         channel: Where the batches come from.
         start: Called before the first read.
-        stop: Called once, with the reason, when nothing more will be read.
+        on_end: Called once, with the reason, when nothing more will be read.
     """
 
     def __init__(
-        self, schema: pa.Schema, channel: Channel, *, start: Callable[[], None], stop: Callable[[str], None]
+        self, schema: pa.Schema, channel: Channel, *, start: Callable[[], None], on_end: Callable[[str], None]
     ) -> None:
         self.schema = schema
         self._channel = channel
         self._start: Callable[[], None] | None = start
-        self._stop: Callable[[str], None] | None = stop
+        self._on_end: Callable[[str], None] | None = on_end
         self._taken: deque[pa.RecordBatch] = deque()
         self._lock = threading.RLock()
         self._ended = False
         self._error: BaseException | None = None
         self._holder: weakref.WeakMethod[Callable[[HeadraceError], None]] | None = None
 
-    def held_by(self, let_go: Callable[[HeadraceError], None]) -> None:
+    def release_with(self, release: Callable[[HeadraceError], None]) -> None:
         """Name the method of what holds this one; it is called when all that is left is to raise, with what to say.
 
         What is raised refers to the frames it came through, they to the reader, and the reader, through C++ where no
         garbage collector looks, to this. So that way must end, or a query that failed is never freed.
         """
-        self._holder = weakref.WeakMethod(let_go)
+        self._holder = weakref.WeakMethod(release)
 
     def next(self) -> pa.RecordBatch | None:
         """The next batch, waiting for it; None at the end."""
-        if self._ready():
-            return self._take()
+        self.require_open()
         try:
-            batches = self._channel.drain(_ALL, _ALL)
+            if self._ready():
+                return self._take()
+            batches = self._channel.take(_ALL, _ALL)
         except BaseException as error:  # noqa: BLE001 - raised again
             raise self._failed(error) from error.__cause__
         return self._arrived(batches)
 
     async def next_async(self) -> pa.RecordBatch | None:
         """``next``, waiting without blocking the event loop."""
-        if self._ready():
-            return self._take()
+        self.require_open()
         try:
-            batches = await self._channel.drain_async(_ALL, _ALL)
+            if self._ready():
+                return self._take()
+            batches = await self._channel.take_async(_ALL, _ALL)
         except Exception as error:  # noqa: BLE001 - raised again
             raise self._failed(error) from error.__cause__
         return self._arrived(batches)
 
     def wait_until_over(self) -> None:
         """Wait until every batch is in the channel, which must have room for all; raises what the query does."""
-        self._ready()
+        self.require_open()
         try:
+            self._ready()
             self._channel.wait_until_over()
         except BaseException as error:  # noqa: BLE001 - raised again
             self.close()
@@ -80,15 +83,15 @@ class BatchReading:
 
     def cancel(self) -> None:
         """Give up: a read that waits, and every later one, raises CancelledError."""
-        self._leave("it was cancelled", CancelledError("The stream was cancelled; what was read of it is not whole."))
+        self._cancel("it was cancelled", CancelledError("The stream was cancelled; what was read of it is not whole."))
 
     def close(self, reason: str = "its reader was closed") -> None:
         """Release everything upstream; every later read raises ClosedError."""
         closed = ClosedError("The reader is closed.")
-        self._leave(reason, closed)
+        self._cancel(reason, closed)
         self._ended = False
         self._error = self._error or closed
-        self._cut_off(self._error)
+        self._release_holder(self._error)
 
     def require_open(self) -> None:
         """Raise if nothing can be read any more, other than for having come to the end."""
@@ -107,11 +110,10 @@ class BatchReading:
     def __del__(self) -> None:
         # Not the reader's: code in C++ may read on after the reader object itself is gone.
         # And not where nothing is left to release: the interpreter may have taken the modules down.
-        if self._stop is not None and not workers.forked:
+        if self._on_end is not None and not workers.forked:
             self.close("its reader was dropped")
 
     def _ready(self) -> bool:
-        self.require_open()
         if self._start is not None:
             self._start()
         return self._ended or bool(self._taken)
@@ -137,31 +139,31 @@ class BatchReading:
     def _failed(self, error: BaseException) -> BaseException:
         if isinstance(error, HeadraceError):
             self._error = error
-            self._cut_off(error)
+            self._release_holder(error)
             self._release("the query has failed")
         else:  # Ctrl-C, or whatever else a signal's handler raises.
             self.close("its reader was interrupted")
         return error
 
-    def _leave(self, reason: str, error: HeadraceError) -> None:
+    def _cancel(self, reason: str, error: HeadraceError) -> None:
         with self._lock:
             leaving = not self._ended and self._error is None
             if leaving:
                 self._error = error
         if leaving:
             self._channel.cancel(reason, error)
-            self._cut_off(error)
+            self._release_holder(error)
         self._release(reason)
 
-    def _cut_off(self, error: BaseException) -> None:
-        let_go = None if self._holder is None else self._holder()
-        if let_go is not None:
-            let_go(_refusal(error))
+    def _release_holder(self, error: BaseException) -> None:
+        release = None if self._holder is None else self._holder()
+        if release is not None:
+            release(_refusal(error))
 
     def _release(self, reason: str) -> None:
-        stop, self._stop, self._start = self._stop, None, None
-        if stop is not None:
-            stop(reason)
+        on_end, self._on_end, self._start = self._on_end, None, None
+        if on_end is not None:
+            on_end(reason)
 
 
 def _refusal(error: BaseException) -> HeadraceError:

@@ -12,8 +12,8 @@ import pyarrow as pa
 from headrace.channel.channel import Channel
 from headrace.engine.errors import translate
 from headrace.engine.execution import Execution
-from headrace.engine.pump import Drain
-from headrace.engine.result import BatchReading
+from headrace.engine.pump import ResultPump
+from headrace.engine.result import ResultStream
 from headrace.engine.runtime import workers
 from headrace.errors import ClosedError
 
@@ -35,14 +35,14 @@ STREAMED = ReadAhead(batches=4, bytes=1024 * 1024)
 COLLECTED = ReadAhead(batches=2**63, bytes=None)
 
 
-class Host:
+class QueryRunner:
     """What a frame needs of the session it belongs to."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.closed = False
         self._lock = threading.RLock()
-        self._running: dict[Execution, list[Drain]] = {}
+        self._running: dict[Execution, list[ResultPump]] = {}
 
     def require_open(self) -> None:
         """Refuse to work for a closed session or in a forked child.
@@ -57,12 +57,12 @@ class Host:
 
     def execution(self, query: PlannedQuery | None) -> Execution:
         """A new run, known to the session until it has ended."""
-        execution = self.engine.execution(query, self._forget)
+        execution = self.engine.execution(query, self._remove)
         with self._lock:
             self._running[execution] = []
         return execution
 
-    def run(self, query: Query, read_ahead: ReadAhead = STREAMED, *, partitioned: bool = False) -> list[BatchReading]:
+    def run(self, query: Query, read_ahead: ReadAhead = STREAMED, *, partitioned: bool = False) -> list[ResultStream]:
         """Start a run and give what is read of it: one result, or one per partition."""
         self.require_open()
         planned = self.engine.plan(query)
@@ -71,29 +71,29 @@ class Host:
         try:
             streams = self.engine.streams(planned, execution, partitioned=partitioned)
         except BaseException:
-            execution.give_back()
+            execution.release_claims()
             raise
         groups = [[stream] for stream in streams] if partitioned else [streams]
-        readers = _Readers(execution, [self._drain(group, schema, execution, read_ahead) for group in groups])
+        readers = _Readers(execution, [self._pump(group, schema, execution, read_ahead) for group in groups])
         execution.release()
         if self.closed:
-            self.stop_all("the session was closed")
+            self.cancel_all("the session was closed")
         return readers.open(schema)
 
-    def stop_all(self, reason: str) -> None:
+    def cancel_all(self, reason: str) -> None:
         """End every run of the session; their readers get a ClosedError."""
         with self._lock:
-            running = {execution: list(drains) for execution, drains in self._running.items()}
-        for execution, drains in running.items():
-            for drain in drains:
-                drain.channel.cancel(reason, ClosedError(f"The stream was cut off: {reason}."))
-            execution.stop(reason)
-            for drain in drains:
-                drain.stop()
+            running = {execution: list(pumps) for execution, pumps in self._running.items()}
+        for execution, pumps in running.items():
+            for pump in pumps:
+                pump.channel.cancel(reason, ClosedError(f"The stream was cut off: {reason}."))
+            execution.cancel(reason)
+            for pump in pumps:
+                pump.cancel()
 
-    def _drain(self, streams: list[Any], schema: pa.Schema, execution: Execution, read_ahead: ReadAhead) -> Drain:
+    def _pump(self, streams: list[Any], schema: pa.Schema, execution: Execution, read_ahead: ReadAhead) -> ResultPump:
         channel = Channel("the result", read_ahead.batches, read_ahead.bytes)
-        drain = Drain(
+        pump = ResultPump(
             streams,
             schema,
             channel,
@@ -102,10 +102,10 @@ class Host:
             self.engine.free_dropped,
         )
         with self._lock:
-            self._running[execution].append(drain)
-        return drain
+            self._running[execution].append(pump)
+        return pump
 
-    def _forget(self, execution: Execution) -> None:
+    def _remove(self, execution: Execution) -> None:
         with self._lock:
             self._running.pop(execution, None)
 
@@ -113,24 +113,24 @@ class Host:
 class _Readers:
     """The readers of one run; the last one to leave stops it."""
 
-    def __init__(self, execution: Execution, drains: list[Drain]) -> None:
+    def __init__(self, execution: Execution, pumps: list[ResultPump]) -> None:
         self._execution = execution
-        self._drains = drains
+        self._pumps = pumps
         self._lock = threading.RLock()
-        self._open = len(drains)
+        self._open = len(pumps)
 
-    def open(self, schema: pa.Schema) -> list[BatchReading]:
+    def open(self, schema: pa.Schema) -> list[ResultStream]:
         return [
-            BatchReading(schema, drain.channel, start=drain.start, stop=self._stopper(drain)) for drain in self._drains
+            ResultStream(schema, pump.channel, start=pump.start, on_end=self._canceller(pump)) for pump in self._pumps
         ]
 
-    def _stopper(self, drain: Drain) -> Callable[[str], None]:
-        def stop(reason: str) -> None:
+    def _canceller(self, pump: ResultPump) -> Callable[[str], None]:
+        def cancel(reason: str) -> None:
             with self._lock:
                 self._open -= 1
                 last = self._open == 0
             if last:
-                self._execution.stop(reason)
-            drain.stop()
+                self._execution.cancel(reason)
+            pump.cancel()
 
-        return stop
+        return cancel

@@ -14,7 +14,7 @@ from headrace.arrow.fill import filler
 from headrace.arrow.layout import has_fragile_columns, importable
 from headrace.channel.channel import Channel
 from headrace.engine.execution import Execution
-from headrace.engine.tables import ScanRequest, Table
+from headrace.engine.tables import ScanRequest, ScanTable
 from headrace.errors import EngineError
 
 # Small batches that wait together are gathered before the engine sees them; a lone one is never held back.
@@ -23,8 +23,8 @@ GATHER_ROWS = 64 * 1024
 GATHER_BYTES = 1024 * 1024
 SMALL_BYTES = 256 * 1024
 # So much is taken from the channel at a time, to be gathered in several goes: taking wakes the writers.
-DRAIN_ROWS = 4 * GATHER_ROWS
-DRAIN_BYTES = 4 * GATHER_BYTES
+TAKE_ROWS = 4 * GATHER_ROWS
+TAKE_BYTES = 4 * GATHER_BYTES
 # Large batches are handed over in slices: the engine holds so many batches, whatever their size.
 SLICE_BYTES = 1024 * 1024
 
@@ -34,7 +34,7 @@ class Batches:
 
     def __init__(
         self,
-        table: Table,
+        table: ScanTable,
         execution: Execution,
         request: ScanRequest,
         projected: pa.Schema,
@@ -50,13 +50,13 @@ class Batches:
         self._projected = projected
         self._fillers: dict[str, pa.Array] = {}
         self._channel: Channel | None = None
-        self._drained: deque[pa.RecordBatch] = deque()
+        self._taken: deque[pa.RecordBatch] = deque()
         self._row_bytes = 1.0
         self._is_fragile = has_fragile_columns(table.schema)
         self._ready: deque[pa.RecordBatch] = deque()
         self._lock = threading.RLock()
         self._in_engine_call = False
-        self._retired = False
+        self._execution_over = False
         self._released = False
         execution.scan_opened(self)
 
@@ -65,7 +65,7 @@ class Batches:
 
     def __next__(self) -> pa.RecordBatch:
         with self._lock:
-            if self._released and self._retired:
+            if self._released and self._execution_over:
                 # Its run is over; a clean end here could make what is left of it look whole.
                 raise EngineError(f"The scan of table {self._table.name!r} was cut off.")
             if self._released:
@@ -79,36 +79,36 @@ class Batches:
         except BaseException as error:
             interrupt = isinstance(error, (KeyboardInterrupt, SystemExit))
             self._execution.record(self._table, error, as_itself=interrupt and self._table.runs_here)
-            self._release()
+            self._release_now()
             # Not as itself: a StopIteration would look like the end, and the engine keeps only the text.
             raise EngineError(f"The scan of table {self._table.name!r} failed.") from error
         finally:
             with self._lock:
                 self._in_engine_call = False
-            if self._retired:
-                self._release()
-        self._release()
+            if self._execution_over:
+                self._release_now()
+        self._release_now()
         raise StopIteration
 
-    def retire(self) -> None:
+    def release(self) -> None:
         """The run is over: release now, or when the call the engine is in returns."""
         with self._lock:
-            self._retired = True
+            self._execution_over = True
             in_engine_call = self._in_engine_call
         if not in_engine_call:
-            self._release()
+            self._release_now()
 
     def _fill(self) -> None:
         """Make the next batches ready, waiting for them; none are at the end of the stream."""
         if self._channel is None:
             self._channel = self._execution.open(self._table, self._request)
         while not self._ready:
-            if not self._drained:
-                self._drained.extend(self._channel.drain(DRAIN_ROWS, DRAIN_BYTES))
-                if not self._drained:
+            if not self._taken:
+                self._taken.extend(self._channel.take(TAKE_ROWS, TAKE_BYTES))
+                if not self._taken:
                     return
-                self._row_bytes = _row_bytes(self._drained)
-            for batch in _gather(self._drained, self._row_bytes):
+                self._row_bytes = _row_bytes(self._taken)
+            for batch in _gather(self._taken, self._row_bytes):
                 max_rows = max(1, min(self._execution.max_rows, int(SLICE_BYTES / self._row_bytes)))
                 parts = _slices(batch, max_rows, copy=self._execution.exact_sizes)
                 self._ready.extend(map(self._wrap, parts))
@@ -137,13 +137,13 @@ class Batches:
             columns.append(self._fillers[field.name].slice(0, rows))
         return pa.RecordBatch.from_arrays(columns, schema=self._table.schema)
 
-    def _release(self) -> None:
+    def _release_now(self) -> None:
         with self._lock:
             if self._released:
                 return
             self._released = True
         self._ready.clear()
-        self._drained.clear()
+        self._taken.clear()
         if self._channel is not None:
             self._channel.cancel("the query needs no more of its rows")
         self._execution.scan_released()
@@ -155,7 +155,7 @@ class HeldBatches(Batches):
     """Batches that are not released yet."""
 
     def __del__(self) -> None:
-        self._release()
+        self._release_now()
 
 
 def _row_bytes(batches: Iterable[pa.RecordBatch]) -> float:

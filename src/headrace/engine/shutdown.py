@@ -20,13 +20,13 @@ _PARKED = re.compile(r"^(?:State|Pid|voluntary_ctxt_switches|nonvoluntary_ctxt_s
 class Closable(Protocol):
     """A thing that the end of the process must bring to rest."""
 
-    def _shut_down(self, reason: str) -> None: ...
+    def _close(self, reason: str) -> None: ...
 
 
 _open: weakref.WeakSet[Closable] = weakref.WeakSet()
 
 
-def shut_down_at_exit(closable: Closable) -> None:
+def close_at_exit(closable: Closable) -> None:
     """Bring ``closable`` to rest when the interpreter exits."""
     _open.add(closable)
 
@@ -41,7 +41,7 @@ def _at_exit() -> None:
     if workers.forked:
         return
     for closable in list(_open):
-        closable._shut_down("the interpreter is exiting")
+        closable._close("the interpreter is exiting")
     stop_calling()
     deadline = time.monotonic() + _EXIT_SECONDS
     join_threads(time.monotonic() + _EXIT_SECONDS / 5)

@@ -42,7 +42,7 @@ class ScanRequest:
     partitions: int
 
 
-class Table(Protocol):
+class ScanTable(Protocol):
     """What the bridge needs of a table, pulled or pushed."""
 
     name: str
@@ -54,10 +54,10 @@ class Table(Protocol):
     def claim(self, *, again: bool) -> None:
         """Take a scan for a query that is about to start."""
 
-    def unclaim(self) -> None:
+    def release(self) -> None:
         """Give a scan back: the query was not started."""
 
-    def leave(self, reason: str) -> None:
+    def cancel(self, reason: str) -> None:
         """The query that took the scan has ended."""
 
     def open(self, request: ScanRequest) -> Channel:
@@ -87,21 +87,21 @@ class PullTable:
     def claim(self, *, again: bool) -> None:
         """Nothing: a provider is scanned any number of times."""
 
-    def unclaim(self) -> None:
+    def release(self) -> None:
         """Nothing to give back."""
 
-    def leave(self, reason: str) -> None:
+    def cancel(self, reason: str) -> None:
         """Nothing to tell: each scan has a channel of its own."""
 
     def open(self, request: ScanRequest) -> Channel:
         """Start reading one partition; the channel's batches have the table's columns or the request's."""
         channel = Channel(f"the scan of table {self.name!r}", READ_AHEAD_BATCHES, READ_AHEAD_BYTES)
-        pump = _Pump(self, self._provider, request, channel)
+        pump = ScanPump(self, self._provider, request, channel)
         start_thread(pump.run, f"headrace-scan-{self.name}")
         return channel
 
 
-class _Pump:
+class ScanPump:
     """One provider reader, read into one channel and closed exactly once."""
 
     def __init__(self, table: PullTable, provider: Any, request: ScanRequest, channel: Channel) -> None:
@@ -199,22 +199,18 @@ class PushTable:
                 )
             self._claimed = True
 
-    def unclaim(self) -> None:
+    def release(self) -> None:
         """Give the scan back: the query was not started after all."""
         with self._lock:
             self._claimed = False
 
-    def leave(self, reason: str) -> None:
+    def cancel(self, reason: str) -> None:
         """The query that claimed the scan has ended; tell the writers."""
         self.channel.cancel(reason, CancelledError(f"The scan of {self.channel.name} was cancelled: {reason}."))
 
-    def drop(self) -> None:
-        """No plan can reach the table any more; tell the writers."""
-        self.abandon("the table was dropped")
-
-    def abandon(self, reason: str) -> None:
+    def fail(self, reason: str) -> None:
         """End the stream from outside, unless it has ended: writers are told, a reader gets an error."""
-        self.channel.abandon(ClosedError(f"Streaming table {self.name!r} was cut off: {reason}."), reason)
+        self.channel.fail(ClosedError(f"Streaming table {self.name!r} was cut off: {reason}."), consumer_gone=reason)
 
     def open(self, request: ScanRequest) -> Channel:
         """The channel the producers write to."""

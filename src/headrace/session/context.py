@@ -13,10 +13,10 @@ import pyarrow as pa
 from headrace.arrow.schema import require_schema
 from headrace.channel.channel import Channel
 from headrace.engine.names import TableName, parse_table_name, quoted
-from headrace.engine.runner import Host
+from headrace.engine.runner import QueryRunner
 from headrace.engine.runtime import workers
 from headrace.engine.settings import parse_settings
-from headrace.engine.shutdown import shut_down_at_exit
+from headrace.engine.shutdown import close_at_exit
 from headrace.engine.tables import PullTable, PushTable
 from headrace.errors import InvalidArgumentError, PlanError, TableExistsError
 from headrace.session.dataframe import DataFrame
@@ -69,10 +69,10 @@ class SessionContext:
         from headrace.engine.engine import Engine
 
         self._engine = Engine(settings)
-        self._host = Host(self._engine)
+        self._runner = QueryRunner(self._engine)
         self._lock = threading.RLock()
         self._push_tables: dict[TableName, PushTable] = {}
-        shut_down_at_exit(self)
+        close_at_exit(self)
 
     # -- tables -------------------------------------------------------------------------------------
 
@@ -140,7 +140,9 @@ class SessionContext:
         with self._lock:
             self._require_free(table_name)
             table = PushTable(name, schema, channel)
-            self._engine.add_table(table_name, table, wants_hints=False, when_gone=table.drop)
+            self._engine.add_table(
+                table_name, table, wants_hints=False, when_gone=lambda: table.fail("the table was dropped")
+            )
             self._push_tables[self._engine.resolved(table_name)] = table
         return TableSink(name, schema, channel)
 
@@ -285,7 +287,7 @@ class SessionContext:
                 raise PlanError(f"There is no table {str(table_name)!r} to deregister.")
             table = self._push_tables.pop(self._engine.resolved(table_name), None)
             if table is not None:
-                table.abandon("the table was deregistered")
+                table.fail("the table was deregistered")
             self._engine.remove_table(table_name)
 
     # -- queries ------------------------------------------------------------------------------------
@@ -305,20 +307,20 @@ class SessionContext:
             PlanError: The SQL is wrong, or names a table or column that is not there.
             ClosedError: The session is closed.
         """
-        self._host.require_open()
+        self._runner.require_open()
         if not isinstance(query, str) or not query.strip():
             raise InvalidArgumentError(f"The query must be SQL text, not {query!r}.")
         bound = _bind(parameters)
-        execution = self._host.execution(None)
+        execution = self._runner.execution(None)
         try:
             planned = self._engine.sql(query, bound, read_only=read_only, execution=execution)
         except PlanError:
             # A session that was closed just now has no tables any more.
-            self._host.require_open()
+            self._runner.require_open()
             raise
         finally:
-            execution.give_back()
-        return DataFrame(self._host, planned)
+            execution.release_claims()
+        return DataFrame(self._runner, planned)
 
     def table(self, name: str) -> DataFrame:
         """A frame over all of one table.
@@ -326,14 +328,14 @@ class SessionContext:
         Raises:
             PlanError: There is no such table.
         """
-        return DataFrame(self._host, self._engine.table(self._require_name(name)))
+        return DataFrame(self._runner, self._engine.table(self._require_name(name)))
 
     # -- lifecycle ----------------------------------------------------------------------------------
 
     def close(self) -> None:
         """End every running query, tell every producer, and refuse everything from now on; idempotent."""
         workers.require_same_process()
-        self._shut_down("the session was closed")
+        self._close("the session was closed")
         self._engine.remove_all_tables()
 
     def __enter__(self) -> Self:
@@ -346,15 +348,15 @@ class SessionContext:
             self.close()
 
     def __repr__(self) -> str:
-        return f"<headrace.SessionContext {'closed' if self._host.closed else 'open'}>"
+        return f"<headrace.SessionContext {'closed' if self._runner.closed else 'open'}>"
 
-    def _shut_down(self, reason: str) -> None:
+    def _close(self, reason: str) -> None:
         with self._lock:
-            self._host.closed = True
+            self._runner.closed = True
             tables, self._push_tables = list(self._push_tables.values()), {}
-        self._host.stop_all(reason)
+        self._runner.cancel_all(reason)
         for table in tables:
-            table.abandon(reason)
+            table.fail(reason)
 
     def _register_file(self, name: str, path: str | Path, method: str, options: Mapping[str, Any]) -> None:
         from headrace.session.sources import file_table, require_location
@@ -366,7 +368,7 @@ class SessionContext:
             self._engine.add_native(table, file_table(str(table), path, method, options), local)
 
     def _require_name(self, name: object) -> TableName:
-        self._host.require_open()
+        self._runner.require_open()
         return parse_table_name(name)
 
     def _require_free(self, name: TableName) -> None:

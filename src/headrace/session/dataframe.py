@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
-from headrace.engine.result import BatchReading
+from headrace.engine.result import ResultStream
 from headrace.errors import ClosedError, ConsumedError, InvalidArgumentError
 from headrace.session.reader import RecordBatchReader
 
 if TYPE_CHECKING:
     from headrace.engine.planner import Query
-from headrace.engine.runner import COLLECTED, STREAMED, Host, ReadAhead
+from headrace.engine.runner import COLLECTED, STREAMED, QueryRunner, ReadAhead
 
 
 class DataFrame:
@@ -27,8 +27,8 @@ class DataFrame:
     lets go of it early.
     """
 
-    def __init__(self, host: Host, query: Query) -> None:
-        self._host = host
+    def __init__(self, runner: QueryRunner, query: Query) -> None:
+        self._runner = runner
         self._query: Query | None = query
         self._consumed = False
         self._lock = threading.RLock()
@@ -53,7 +53,7 @@ class DataFrame:
 
         Raises as ``execute_stream`` does.
         """
-        return [RecordBatchReader(reading) for reading in self._run(partitioned=True)]
+        return [RecordBatchReader(result) for result in self._run(partitioned=True)]
 
     def collect(self) -> RecordBatchReader:
         """Run the query to its end and keep the whole result in memory, as a reader of the same kind.
@@ -61,9 +61,9 @@ class DataFrame:
         Raises:
             HeadraceError: As ``execute_stream``, and whatever the query fails with.
         """
-        reading = self._run(COLLECTED)[0]
-        reading.wait_until_over()
-        return RecordBatchReader(reading)
+        result = self._run(COLLECTED)[0]
+        result.wait_until_over()
+        return RecordBatchReader(result)
 
     def count(self) -> int:
         """Run the query and count its rows, keeping none; the frame stays usable.
@@ -71,7 +71,7 @@ class DataFrame:
         Raises:
             HeadraceError: As ``execute_stream``, and whatever the query fails with.
         """
-        with RecordBatchReader(self._host.run(self._checked())[0]) as reader:
+        with RecordBatchReader(self._runner.run(self._checked())[0]) as reader:
             return sum(batch.num_rows for batch in reader)
 
     def show(self, rows: int = 20) -> None:
@@ -89,14 +89,14 @@ class DataFrame:
 
     def schema(self) -> pa.Schema:
         """The schema of the result; executes nothing."""
-        return self._host.engine.schema(self._checked())
+        return self._runner.engine.schema(self._checked())
 
     def explain(self) -> str:
         """The optimised and the physical plan as text; executes nothing.
 
         For what each operator did in a run, query ``EXPLAIN ANALYZE SELECT ...``, which executes it.
         """
-        return self._host.engine.explain(self._checked())
+        return self._runner.engine.explain(self._checked())
 
     def __repr__(self) -> str:
         if self._query is None:
@@ -166,11 +166,11 @@ class DataFrame:
         """Execute the frame as a stream, for the Arrow PyCapsule interface."""
         return self.execute_stream().__arrow_c_stream__(requested_schema)
 
-    def _run(self, read_ahead: ReadAhead = STREAMED, *, partitioned: bool = False) -> list[BatchReading]:
+    def _run(self, read_ahead: ReadAhead = STREAMED, *, partitioned: bool = False) -> list[ResultStream]:
         with self._lock:
-            readings = self._host.run(self._checked(), read_ahead, partitioned=partitioned)
+            results = self._runner.run(self._checked(), read_ahead, partitioned=partitioned)
             self._query, self._consumed = None, True
-        return readings
+        return results
 
     def _checked(self) -> Query:
         if self._consumed:
@@ -178,7 +178,7 @@ class DataFrame:
                 "The frame is already consumed: execute_stream() and collect() hand its plan to their reader.",
                 hint="call sql() again for another run.",
             )
-        self._host.require_open()
+        self._runner.require_open()
         if self._query is None:
             raise ClosedError("The frame is closed.", hint="call sql() again.")
         return self._query
@@ -190,7 +190,7 @@ class DataFrame:
         queries = [frame._checked() for frame in (self, *others)]
         with translating(planning=True):
             changed = change(*(query.frame for query in queries))
-        return DataFrame(self._host, Query(changed, is_flat=any(query.is_flat for query in queries)))
+        return DataFrame(self._runner, Query(changed, is_flat=any(query.is_flat for query in queries)))
 
     def _head(self, rows: int) -> tuple[pa.Table, bool]:
         if isinstance(rows, bool) or not isinstance(rows, int) or rows < 1:

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 import pyarrow as pa
 
-from headrace.engine.result import BatchReading
+from headrace.engine.result import ResultStream
 from headrace.engine.runtime import workers
 from headrace.errors import ClosedError, HeadraceError
 
@@ -27,10 +27,10 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
     # The readers pyarrow makes cannot be subclassed, as their C++ side cannot be set from Python, except for
     # the one of IPC streams, which opens a file. Everything below goes around that file; it is read only by
     # C++ code that takes the reader apart (pyarrow.dataset, Flight), and serves the same batches.
-    def __init__(self, reading: BatchReading) -> None:
-        self._reading = reading
-        self._schema = reading.schema
-        super().__init__(pa.PythonFile(_IpcFile(self._schema, reading), mode="r"))
+    def __init__(self, result: ResultStream) -> None:
+        self._result = result
+        self._schema = result.schema
+        super().__init__(pa.PythonFile(_IpcFile(self._schema, result), mode="r"))
 
     @property
     def schema(self) -> pa.Schema:
@@ -46,7 +46,7 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
             ClosedError: The reader or its session was closed, or an earlier read raised.
             HeadraceError: The query failed; every batch before the failure was delivered.
         """
-        batch = self._reading.next()
+        batch = self._result.next()
         if batch is None:
             raise StopIteration
         return batch
@@ -77,12 +77,12 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
         Harmless when called twice or after the end; may be called from any thread.
         """
         workers.require_same_process()
-        self._reading.cancel()
+        self._result.cancel()
 
     def close(self) -> None:
         """Release the stream and everything upstream; idempotent."""
         workers.require_same_process()
-        self._reading.close()
+        self._result.close()
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         return self
@@ -94,7 +94,7 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
         return self
 
     async def __anext__(self) -> pa.RecordBatch:
-        batch = await self._reading.next_async()
+        batch = await self._result.next_async()
         if batch is None:
             raise StopAsyncIteration
         return batch
@@ -129,37 +129,37 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
         self._exported()._export_to_c(out_ptr)
 
     def __repr__(self) -> str:
-        return f"<headrace.RecordBatchReader {self._reading.state}, columns: {', '.join(self._schema.names)}>"
+        return f"<headrace.RecordBatchReader {self._result.state}, columns: {', '.join(self._schema.names)}>"
 
     def _exported(self) -> pa.RecordBatchReader:
-        self._reading.require_open()
+        self._result.require_open()
         return pa.RecordBatchReader.from_batches(self._schema, self._export())
 
     def _export(self) -> Iterator[pa.RecordBatch]:
-        reading = self._reading
+        result = self._result
         try:
-            while (batch := reading.next()) is not None:
+            while (batch := result.next()) is not None:
                 yield batch
         finally:
-            reading.close()
+            result.close()
 
 
 class _IpcFile(io.RawIOBase):
-    """The rest of a reading as a file in Arrow's IPC stream format, written as it is read."""
+    """The rest of a result as a file in Arrow's IPC stream format, written as it is read."""
 
-    def __init__(self, schema: pa.Schema, reading: BatchReading) -> None:
-        self._reading: BatchReading | None = reading
+    def __init__(self, schema: pa.Schema, result: ResultStream) -> None:
+        self._result: ResultStream | None = result
         self._refusal: tuple[type[HeadraceError], str] = ClosedError, ""
-        reading.held_by(self.let_go)
+        result.release_with(self.release)
         self._written = io.BytesIO()
         self._writer: Any = pa.ipc.new_stream(self._written, schema)
         # The writer puts the schema before its first batch; opening the file must not wait for that one.
         self._unread: bytes = schema.serialize().to_pybytes()
         self._skip = len(self._unread)
 
-    def let_go(self, refusal: HeadraceError) -> None:
-        """Hold the reading no longer: nothing more comes of it but the refusal."""
-        self._reading = None
+    def release(self, refusal: HeadraceError) -> None:
+        """Hold the result no longer: nothing more comes of it but the refusal."""
+        self._result = None
         # Not the error itself: once raised, it refers to the frames it came through.
         self._refusal = type(refusal), str(refusal)
 
@@ -168,10 +168,10 @@ class _IpcFile(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         while len(self._unread) < size and self._writer is not None:
-            if (reading := self._reading) is None:
+            if (result := self._result) is None:
                 kind, message = self._refusal
                 raise kind(message)
-            batch = reading.next()
+            batch = result.next()
             if batch is None:
                 self._writer.close()
                 self._writer = None

@@ -106,7 +106,7 @@ class _Guard:
 
 
 def _name(host: str) -> str:
-    """A Host header without its port; an IPv6 address without its brackets."""
+    """A QueryRunner header without its port; an IPv6 address without its brackets."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
