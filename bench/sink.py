@@ -56,7 +56,7 @@ def session(folder: Path) -> Any:
         SparkSession.builder.master("local[2]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "4g")
+        .config("spark.driver.state", "4g")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")
@@ -134,12 +134,12 @@ def against_others(shape: Shape, rows: int, epochs: int, rounds: int) -> str:
 
 def as_versions_pile_up(marks: list[int]) -> None:
     """The protocol and the file of one small epoch, with and without upkeep; each is printed when it is done."""
-    from headrace.tables.manage.compact import UpkeepRules
+    from headrace.tables.manage.compact import CompactionRules
 
     contenders = {
-        "compactEveryEpochs=50, retainVersions=100": UpkeepRules(every_epochs=50, retain_versions=100),
-        "compactEveryEpochs=50": UpkeepRules(every_epochs=50),
-        "no upkeep": UpkeepRules(),
+        "compactEveryEpochs=50, retainVersions=100": CompactionRules(every_epochs=50, retain_versions=100),
+        "compactEveryEpochs=50": CompactionRules(every_epochs=50),
+        "no upkeep": CompactionRules(),
     }
     for name, rules in contenders.items():
         found = piled_up(rules, marks)
@@ -153,30 +153,30 @@ def as_versions_pile_up(marks: list[int]) -> None:
 
 def piled_up(rules: Any, marks: list[int], window: int = 40) -> dict[int, tuple[float, float]]:
     from headrace.tables import sink as sinks
-    from headrace.tables.commit.ledger import Run
-    from headrace.tables.commit.payload import Rows
+    from headrace.tables.commit.ledger import QueryRun
+    from headrace.tables.commit.payload import AppendPayload
     from headrace.tables.commit.protocol import Rules
     from headrace.tables.location import Location
     from headrace.tables.write.data_files import Task, write_rows
 
     batch = pa.record_batch([range(100), range(100), [0.5] * 100, ["x"] * 100], schema=NARROW.schema)
     found: dict[int, tuple[float, float]] = {}
-    run = Run("bench", "bench")
+    run = QueryRun("bench", "bench")
     with tempfile.TemporaryDirectory() as name:
         location = Location(f"{name}/t.lance")
         lance.write_dataset(NARROW.schema.empty_table(), location.uri)
-        sink = sinks.Sink(sinks.SinkSettings(location, Rules("bench"), upkeep=rules))
+        sink = sinks.EpochSink(sinks.SinkSettings(location, Rules("bench"), compaction=rules))
         seconds: list[float] = []
         read: list[int] = []
         for epoch in range(marks[-1]):
             started = time.perf_counter()
-            before = sink.landing(run).memory.versions_read
-            sink.land(epoch, run, Rows([write_rows([batch], location, Task(0, run, epoch))]))
+            before = sink.committer(run).state.versions_read
+            sink.land(epoch, run, AppendPayload([write_rows([batch], location, Task(0, run, epoch))]))
             seconds.append(time.perf_counter() - started)
-            read.append(sink.landing(run).memory.versions_read - before)
+            read.append(sink.committer(run).state.versions_read - before)
             if epoch + 1 in marks:
                 found[epoch + 1] = (statistics.median(seconds[-window:]), statistics.mean(read[-window:]))
-                sinks.upkeep.wait()
+                sinks.compactor.wait()
     return found
 
 

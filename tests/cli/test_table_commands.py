@@ -1,4 +1,4 @@
-"""The commands about a table: its history, whether it is right, and its upkeep."""
+"""The commands about a table: its history, whether it is right, and its compaction."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import pyarrow as pa
 import pytest
 from command import headrace, succeeds
 
-from headrace.tables.commit.ledger import Run, Task
-from headrace.tables.commit.payload import Rows
+from headrace.tables.commit.ledger import QueryRun, Task
+from headrace.tables.commit.payload import AppendPayload
 from headrace.tables.location import Location
 from headrace.tables.settings import Rules, SinkSettings
-from headrace.tables.sink import Sink
+from headrace.tables.sink import EpochSink
 from headrace.tables.write.data_files import write_rows
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -23,8 +23,10 @@ SCHEMA = pa.schema([("id", pa.int64())])
 def land(uri: str, epoch: int, *, run: str = "a-run-of-it", rows: int = 2) -> None:
     location = Location(uri)
     batch = pa.record_batch([range(rows)], schema=SCHEMA)
-    sink = Sink(SinkSettings(location, Rules("orders")))
-    sink.land(epoch, Run(run, "spark's id"), Rows([write_rows([batch] if rows else [], location, Task(0))]))
+    sink = EpochSink(SinkSettings(location, Rules("orders")))
+    sink.land(
+        epoch, QueryRun(run, "spark's id"), AppendPayload([write_rows([batch] if rows else [], location, Task(0))])
+    )
 
 
 @pytest.fixture

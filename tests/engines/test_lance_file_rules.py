@@ -18,7 +18,7 @@ from lance_tables import DAYS, Table
 
 
 def test_a_tag_on_an_old_version_makes_cleanup_raise_unless_it_is_told_not_to(table: Table) -> None:
-    """L22, C7: upkeep.py and retention.py tell it; headrace makes no tags, since others' cleanups would fail."""
+    """L22, C7: compaction.py and retention.py tell it; headrace makes no tags, since others' cleanups would fail."""
     for value in range(3):
         table.append(value)
     table.open().tags.create("old", 2)
@@ -48,7 +48,7 @@ def write_note(table: Table, folder: Path, text: str) -> Path:
 
 
 def test_files_that_no_version_knows_stay_for_seven_days_unless_unverified_ones_are_to_go(table: Table) -> None:
-    """F8, L14: a stream has a week between writing and commit; upkeep.py never asks for delete_unverified."""
+    """F8, L14: a stream has a week between writing and commit; compaction.py never asks for delete_unverified."""
     young, old = (table.path_of(table.files(value)[0]) for value in (1, 2))
     os.utime(young, (time.time() - 6.9 * DAYS,) * 2)
     os.utime(old, (time.time() - 7.1 * DAYS,) * 2)

@@ -1,4 +1,4 @@
-"""Everybody else who works on the table while a stream lands in it: other writers, upkeep, and their accounts."""
+"""Everybody else who works on the table while a stream lands in it: other writers, compaction, and their accounts."""
 
 from __future__ import annotations
 

@@ -54,21 +54,21 @@ def main() -> None:
 
 
 def land_epochs(told: Epochs) -> None:
-    from headrace.tables.commit.ledger import Run
-    from headrace.tables.commit.payload import Result, Rows
+    from headrace.tables.commit.ledger import QueryRun
+    from headrace.tables.commit.payload import AppendPayload, OverwritePayload
     from headrace.tables.location import Location
     from headrace.tables.settings import Rules, SinkSettings
-    from headrace.tables.sink import Sink
+    from headrace.tables.sink import EpochSink
     from headrace.tables.write.data_files import Task, write_rows
 
     if not told.has_fence:
-        Rows.is_fenced = False
+        AppendPayload.is_fenced = False
     if told.hold_at:
         hold_at(told.hold_at)
     location = Location(told.uri, told.storage_options)
-    sink = Sink(SinkSettings(location, Rules(QUERY)))
+    sink = EpochSink(SinkSettings(location, Rules(QUERY)))
     replaces = told.mode == "complete"
-    run, epoch = Run(told.run, told.checkpoint), told.first
+    run, epoch = QueryRun(told.run, told.checkpoint), told.first
     landed, fenced = 0, 0
     if told.waits:
         say(ready=True)
@@ -76,12 +76,12 @@ def land_epochs(told: Epochs) -> None:
     while epoch < told.end:
         message = write_rows([rows_of_epoch(told.mode, epoch)], location, Task(0, run, epoch), replacing=replaces)
         try:
-            outcome = sink.land(epoch, run, Result([message]) if replaces else Rows([message]))
+            outcome = sink.land(epoch, run, OverwritePayload([message]) if replaces else AppendPayload([message]))
         except FencedError:
             if not told.rejoins:
                 raise
             fenced += 1
-            run = Run(uuid.uuid4().hex, told.checkpoint)
+            run = QueryRun(uuid.uuid4().hex, told.checkpoint)
             continue
         landed += not outcome.was_skipped
         epoch += 1

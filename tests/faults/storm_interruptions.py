@@ -225,7 +225,7 @@ def several_end_a_stream(storm: Storm) -> Told:
 def several_leave_a_provider(storm: Storm) -> Told:
     batches = storm.batches(least=50, most=80)
     source = Reader(*(batch(*each) for each in batches))
-    storm.stream(lambda: source)
+    storm.pull(lambda: source)
     reader = storm.sql("SELECT x FROM pulled").execute_stream()
     go = threading.Event()
     reading = Background(read_all, reader, go, storm.chance.randrange(5))
@@ -244,7 +244,7 @@ def several_leave_a_provider(storm: Storm) -> Told:
     if seen.end is not None:
         assert type(seen.end) in (headrace.CancelledError, headrace.ClosedError), repr(seen.end)
         assert type(seen.again) is type(seen.end), repr(seen.again)
-    return judge("stream", flat(batches), seen.rows, due=None if seen.end is None else 0)
+    return judge("pull", flat(batches), seen.rows, due=None if seen.end is None else 0)
 
 
 WAYS: dict[str, list[Way]] = {

@@ -18,12 +18,12 @@ from s3_proxy import ALWAYS, S3Proxy
 from s3_server import S3Server
 
 from headrace import CommitUnknownError, HeadraceError, StorageError
-from headrace.tables.commit.ledger import Run
-from headrace.tables.commit.payload import Result, Rows
-from headrace.tables.commit.protocol import Outcome
+from headrace.tables.commit.landed import Landed
+from headrace.tables.commit.ledger import QueryRun
+from headrace.tables.commit.payload import AppendPayload, OverwritePayload
 from headrace.tables.location import Location
 from headrace.tables.settings import Rules, SinkSettings
-from headrace.tables.sink import Sink
+from headrace.tables.sink import EpochSink
 from headrace.tables.write.data_files import Task, write_rows
 
 pytestmark = pytest.mark.xdist_group("landing-s3")
@@ -59,16 +59,18 @@ class Table:
 
     def restart(self, **options: str) -> None:
         """A new run of the query."""
-        self.run = Run(uuid.uuid4().hex, "checkpoint")
+        self.run = QueryRun(uuid.uuid4().hex, "checkpoint")
         self.location = Location(self.uri, {**self.proxy.storage_options, **options})
-        self.sink = Sink(SinkSettings(self.location, Rules(QUERY)))
+        self.sink = EpochSink(SinkSettings(self.location, Rules(QUERY)))
 
-    def land(self, epoch: int) -> Outcome:
+    def land(self, epoch: int) -> Landed:
         replaces = self.mode == "complete"
         rows = rows_of_epoch(self.mode, epoch)
         message = write_rows([rows], self.location, Task(0, self.run, epoch), replacing=replaces)
         try:
-            return self.sink.land(epoch, self.run, Result([message]) if replaces else Rows([message]))
+            return self.sink.land(
+                epoch, self.run, OverwritePayload([message]) if replaces else AppendPayload([message])
+            )
         except HeadraceError:
             self.sink.discard([message], epoch)  # as Spark has it done
             raise

@@ -159,7 +159,7 @@ def test_a_kill_inside_the_commit_of_a_stream_leaves_the_old_version_or_the_new_
 
 @slow
 @EVERY_WAY
-@pytest.mark.parametrize("acts", [WRITING, UPKEEP], ids=["writers", "upkeep"])
+@pytest.mark.parametrize("acts", [WRITING, UPKEEP], ids=["writers", "compaction"])
 def test_a_stream_lands_beside_others_who_work_on_its_table_all_along(
     tmp_path: Path, seed: int, way: str, mode: str, acts: tuple[str, ...]
 ) -> None:

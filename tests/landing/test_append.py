@@ -139,9 +139,9 @@ def test_appends_of_others_and_of_the_stream_all_land(
 def test_a_run_takes_over_on_a_table_that_is_appended_to_without_a_pause(uri: str) -> None:
     """L24: a long history must not make the take-over so slow that an append comes between every time."""
     from headrace.spark.options import streaming
-    from headrace.tables.commit.ledger import Run
-    from headrace.tables.commit.payload import Rows
-    from headrace.tables.sink import Sink
+    from headrace.tables.commit.ledger import QueryRun
+    from headrace.tables.commit.payload import AppendPayload
+    from headrace.tables.sink import EpochSink
     from headrace.tables.write.data_files import Task, write_rows
 
     def append() -> None:
@@ -149,7 +149,7 @@ def test_a_run_takes_over_on_a_table_that_is_appended_to_without_a_pause(uri: st
 
     for _ in range(150):
         append()
-    sink, run, stop = Sink(streaming({"path": uri, "streamingQueryId": "q"})), Run("run"), threading.Event()
+    sink, run, stop = EpochSink(streaming({"path": uri, "streamingQueryId": "q"})), QueryRun("run"), threading.Event()
     message = write_rows([pa.record_batch({"id": [1]}, schema=ARROW_SCHEMA)], sink.settings.location, Task(0, run, 0))
 
     def append_all_along() -> None:
@@ -160,7 +160,7 @@ def test_a_run_takes_over_on_a_table_that_is_appended_to_without_a_pause(uri: st
     writer = threading.Thread(target=append_all_along)
     writer.start()
     try:
-        sink.land(0, run, Rows([message]))
+        sink.land(0, run, AppendPayload([message]))
     finally:
         stop.set()
         writer.join()
@@ -203,12 +203,12 @@ def test_an_overwrite_under_a_running_stream_stops_it_until_it_is_accepted(
 def test_only_the_attempt_that_spark_picked_lands(uri: str) -> None:
     """L29, F3: two attempts wrote their files; one message lands, both together are refused."""
     from headrace.spark.options import streaming
-    from headrace.tables.commit.ledger import Run
-    from headrace.tables.commit.payload import Rows
-    from headrace.tables.sink import Sink
+    from headrace.tables.commit.ledger import QueryRun
+    from headrace.tables.commit.payload import AppendPayload
+    from headrace.tables.sink import EpochSink
     from headrace.tables.write.data_files import Task, write_rows
 
-    sink, run = Sink(streaming({"path": uri, "streamingQueryId": "q"})), Run("run")
+    sink, run = EpochSink(streaming({"path": uri, "streamingQueryId": "q"})), QueryRun("run")
 
     def attempt(partition: int, value: int) -> object:
         batch = pa.record_batch({"id": [value]}, schema=ARROW_SCHEMA)
@@ -216,11 +216,11 @@ def test_only_the_attempt_that_spark_picked_lands(uri: str) -> None:
 
     loser, winner, other = attempt(0, 1), attempt(0, 1), attempt(1, 2)
     with pytest.raises(LandingError, match="name partition 0 2 times; nothing was committed"):
-        sink.land(0, run, Rows([loser, winner, other]))
+        sink.land(0, run, AppendPayload([loser, winner, other]))
     with pytest.raises(LandingError, match=r"name file .* 2 times"):
-        sink.land(0, run, Rows([winner, *[_moved(winner, 2)], other]))
+        sink.land(0, run, AppendPayload([winner, *[_moved(winner, 2)], other]))
     assert rows(uri) == []
-    sink.land(0, run, Rows([winner, other]))
+    sink.land(0, run, AppendPayload([winner, other]))
     assert rows(uri) == [1, 2]
     assert len(data_files(uri)) == 3
 

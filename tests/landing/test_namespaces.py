@@ -138,17 +138,17 @@ def test_credentials_are_asked_for_again_when_they_expire(s3_server: S3Server) -
     import time
 
     from headrace.spark.options import streaming
-    from headrace.tables.commit.ledger import Run
-    from headrace.tables.commit.payload import Rows
+    from headrace.tables.commit.ledger import QueryRun
+    from headrace.tables.commit.payload import AppendPayload
     from headrace.tables.location import _connect
-    from headrace.tables.sink import Sink
+    from headrace.tables.sink import EpochSink
     from headrace.tables.write.data_files import Task, write_rows
 
     options = vended(s3_server, ops_metrics_enabled="true")
     namespace = make(options, "orders")
     given = {f"namespace.{name}": value for name, value in options.items()}
-    sink = Sink(streaming({"streamingQueryId": "q", "namespace": "dir", "tableId": "orders", **given}))
-    run, client = Run("run"), _connect(sink.settings.location)
+    sink = EpochSink(streaming({"streamingQueryId": "q", "namespace": "dir", "tableId": "orders", **given}))
+    run, client = QueryRun("run"), _connect(sink.settings.location)
     snapshot = sink.prepare(ARROW_SCHEMA)
     expires = int(snapshot.dataset.latest_storage_options()["expires_at_millis"]) / 1000
 
@@ -159,7 +159,7 @@ def test_credentials_are_asked_for_again_when_they_expire(s3_server: S3Server) -
 
     asked = client.retrieve_ops_metrics()["describe_table"]
     message = write_rows(slow_batches(), sink.settings.location, Task(0, run, 0))
-    sink.land(0, run, Rows([message]))
+    sink.land(0, run, AppendPayload([message]))
     assert client.retrieve_ops_metrics()["describe_table"] > asked
     assert rows(namespace, "orders") == [1, 2]
     newest = snapshot.dataset.latest_storage_options()["expires_at_millis"]

@@ -217,7 +217,7 @@ def test_options_of_spark_and_of_others_are_let_through() -> None:
         ({"data_storage_version": "9.9"}, "dataStorageVersion is '9.9'; it can be stable, 2.0"),
         ({"max_rows_per_file": 0}, "maxRowsPerFile is '0'; it can be a whole number from 1"),
         ({"retain_versions": 3, "compact_every_epochs": 1}, "retainVersions is '3'; it can be a whole number from 10"),
-        ({"retain_versions": 10}, "retainVersions is part of upkeep, and upkeep is off"),
+        ({"retain_versions": 10}, "retainVersions is part of compaction, and compaction is off"),
         ({"namespace": "dir"}, "namespace and tableId go together, and only namespace is given"),
         ({"table_id": "a.b"}, "namespace and tableId go together, and only tableId is given"),
         ({"namespace": "dir", "table_id": "a"}, "given twice: as a path, and in a namespace"),

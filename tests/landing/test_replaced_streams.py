@@ -14,7 +14,7 @@ from streams import ARROW_SCHEMA, StreamInput, committed, drain, rows
 from headrace.spark import LanceSink
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
-from headrace.tables.manage.verify import audit
+from headrace.tables.manage.verify import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -124,7 +124,7 @@ def test_a_stream_whose_table_was_replaced_stops_until_that_is_accepted(
     source.add(5)
     drain(writer(source, spark, uri, way, mode, create_table=True), checkpoint)
     assert rows(uri) == [4, 5]
-    (account,) = audit(LanceStore(Location(uri)))
+    (account,) = verify(LanceStore(Location(uri)))
     assert account.problems == ()
 
 
@@ -138,7 +138,7 @@ def test_a_whole_result_lands_in_a_new_table(
     source.add(3)
     drain(writer(source, spark, uri, "format", "complete", create_table=True), checkpoint)
     assert rows(uri) == [1, 2, 3]
-    (account,) = audit(LanceStore(Location(uri)))
+    (account,) = verify(LanceStore(Location(uri)))
     assert (account.problems, account.rows) == ((), 3)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from headrace.errors import CommitConflictError, StorageError, TableNotFoundError
-from headrace.tables.store import Append, Change, Column, Entry, Fence, Kind, Merge, Published, Replace
+from headrace.tables.store import Append, Column, Entry, Fence, Kind, Merge, Operation, Published, Replace
 
 Fragment = Mapping[str, Any]
 
@@ -193,24 +193,24 @@ class MemoryStore:
             raise TableNotFoundError("There is no table in memory.")
         return MemorySnapshot(self.table, self.table.newest)
 
-    def publish(self, change: Change, *, read_version: int, properties: Mapping[str, str]) -> Published:
+    def publish(self, operation: Operation, *, read_version: int, properties: Mapping[str, str]) -> Published:
         table = self.table
         newest = self.open().version
-        if isinstance(change, Merge):
-            read_version = change.transaction.read_version
+        if isinstance(operation, Merge):
+            read_version = operation.transaction.read_version
         if read_version not in table.versions:
             if newest > read_version:
                 raise CommitConflictError(f"Version {read_version} was cleaned up.", retryable=True)
             raise StorageError(f"There is no version {read_version}.")
-        if isinstance(change, Replace):
-            return self._replace(change, read_version, properties)
-        self._require_no_conflict(change, read_version)
-        if isinstance(change, Fence):
+        if isinstance(operation, Replace):
+            return self._replace(operation, read_version, properties)
+        self._require_no_conflict(operation, read_version)
+        if isinstance(operation, Fence):
             return table.add(Did.FENCE, properties=properties)
-        if isinstance(change, Append):
-            fragments = table.newest.fragments + tuple(change.fragments)
+        if isinstance(operation, Append):
+            fragments = table.newest.fragments + tuple(operation.fragments)
             return table.add(Did.APPEND, properties=properties, fragments=fragments)
-        merged: MergedRows = change.transaction
+        merged: MergedRows = operation.transaction
         return table.add(
             Did.UPDATE,
             properties=properties,
@@ -219,21 +219,21 @@ class MemoryStore:
             touched=merged.removed,
         )
 
-    def _replace(self, change: Replace, read_version: int, properties: Mapping[str, str]) -> Published:
+    def _replace(self, operation: Replace, read_version: int, properties: Mapping[str, str]) -> Published:
         if read_version + 1 in self.table.versions:
             raise CommitConflictError(f"Version {read_version + 1} was made meanwhile.", retryable=True)
-        columns = self.open().columns_of_new(change.schema)
+        columns = self.open().columns_of_new(operation.schema)
         return self.table.add(
             Did.OVERWRITE,
             at=read_version + 1,
             properties=properties,
-            schema=change.schema,
+            schema=operation.schema,
             columns=columns,
-            fragments=tuple(change.fragments),
+            fragments=tuple(operation.fragments),
             gone=frozenset(),
         )
 
-    def _require_no_conflict(self, change: Change, read_version: int) -> None:
+    def _require_no_conflict(self, operation: Operation, read_version: int) -> None:
         """What came since, as far as it is kept: versions that cleanup removed conflict with nothing."""
         for number in sorted(self.table.versions):
             other = self.table.versions[number]
@@ -241,8 +241,8 @@ class MemoryStore:
                 continue
             if other.did in _FATAL:
                 raise CommitConflictError(f"Version {number} did {other.did.value[1]}.", retryable=False)
-            overlaps = isinstance(change, Merge) and bool(other.touched & change.transaction.removed)
-            if other.did in _RETRYABLE[type(change)] or overlaps:
+            overlaps = isinstance(operation, Merge) and bool(other.touched & operation.transaction.removed)
+            if other.did in _RETRYABLE[type(operation)] or overlaps:
                 raise CommitConflictError(f"Version {number} did {other.did.value[1]}.", retryable=True)
 
     def missing_files(self, files: Sequence[str]) -> list[str]:

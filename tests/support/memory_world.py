@@ -9,7 +9,7 @@ import pyarrow as pa
 from memory_store import Did, MemorySnapshot, MemoryStore, MemoryTable, MergedRows
 
 from headrace.tables.commit.message import TaskMessage
-from headrace.tables.commit.payload import Upserts
+from headrace.tables.commit.payload import UpsertPayload
 from headrace.tables.store import Column, Merge, Snapshot
 
 SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string())])
@@ -33,7 +33,7 @@ class MemoryWorld:
         columns = snapshot.columns_of_new(snapshot.schema) if replacing else snapshot.columns()
         return TaskMessage(partition, len(ids), (self.table.write_file(ids),), dict(columns))
 
-    def upserts(self, ids: Iterable[int]) -> Upserts:
+    def upserts(self, ids: Iterable[int]) -> UpsertPayload:
         ids = list(ids)
 
         def merge(snapshot: Snapshot) -> Merge:
@@ -42,7 +42,7 @@ class MemoryWorld:
             matched = frozenset(place for place in self.table.places(snapshot.seen) if place[1] in ids)
             return Merge(MergedRows(snapshot.version, matched, (self.table.write_file(ids),)))
 
-        return Upserts(len(ids), merge)
+        return UpsertPayload(len(ids), merge)
 
     def rows(self, version: int | None = None) -> list[int]:
         return self.table.rows(version)

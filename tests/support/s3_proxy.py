@@ -214,7 +214,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = handle_any  # noqa: N815  (names that http.server looks up)
 
     def forward(self, store: str, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        """Asks the store; the QueryRunner stays the client's, since it is signed."""
+        """Asks the store; the Host stays the client's, since it is signed."""
         connection = http.client.HTTPConnection(store)
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from headrace.tables.store import Change, Column, Entry, Published, Snapshot, Store
+from headrace.tables.store import Column, Entry, Operation, Published, Snapshot, Store
 
 
 class DiedError(BaseException):
@@ -96,10 +96,10 @@ class SteppedStore:
     def open(self) -> SteppedSnapshot:
         return SteppedSnapshot(self.steps.step("open", self.inner.open), self.steps)
 
-    def publish(self, change: Change, *, read_version: int, properties: Mapping[str, str]) -> Published:
+    def publish(self, operation: Operation, *, read_version: int, properties: Mapping[str, str]) -> Published:
         published: Published = self.steps.step(
-            f"publish {type(change).__name__}",
-            lambda: self.inner.publish(change, read_version=read_version, properties=properties),
+            f"publish {type(operation).__name__}",
+            lambda: self.inner.publish(operation, read_version=read_version, properties=properties),
         )
         return published
 

@@ -9,8 +9,9 @@ from typing import Any
 from stepping import SteppedStore, Steps
 from worlds import MODES, QUERY, World
 
-from headrace.tables.commit.ledger import Run
-from headrace.tables.commit.protocol import Landing, Memory, Outcome, Rules
+from headrace.tables.commit.landed import Landed
+from headrace.tables.commit.ledger import QueryRun
+from headrace.tables.commit.protocol import EpochCommitter, Rules, RunState
 
 
 @dataclass
@@ -24,22 +25,22 @@ class Driver:
     query_id: str = QUERY
     rules: dict[str, Any] = field(default_factory=dict)
     steps: Steps = field(default_factory=Steps)
-    memory: Memory = field(default_factory=Memory)
+    state: RunState = field(default_factory=RunState)
 
-    def landing(self) -> Landing:
-        run = None if self.run is None else Run(self.run, self.checkpoint)
+    def committer(self) -> EpochCommitter:
+        run = None if self.run is None else QueryRun(self.run, self.checkpoint)
         store = SteppedStore(self.world.store(), self.steps)
-        return Landing(store, Rules(self.query_id, **self.rules), run, self.memory, pause=lambda seconds: None)
+        return EpochCommitter(store, Rules(self.query_id, **self.rules), run, self.state, pause=lambda seconds: None)
 
     def payload(self, ids: Iterable[int]) -> Any:
         return MODES[self.mode](self.world, ids)
 
-    def land(self, epoch: int, ids: Iterable[int] | None = None) -> Outcome:
+    def land(self, epoch: int, ids: Iterable[int] | None = None) -> Landed:
         """Land an epoch; its rows are 10 for each epoch unless told."""
-        return self.landing().land(epoch, self.payload(ids_of(epoch) if ids is None else ids))
+        return self.committer().commit(epoch, self.payload(ids_of(epoch) if ids is None else ids))
 
     def forget(self) -> None:
-        self.memory = Memory()
+        self.state = RunState()
 
     def restarted(self, run: str, **changed: Any) -> Driver:
         """The query again: a new run in a new process, from the same checkpoint unless told."""

@@ -13,9 +13,9 @@ import pyarrow as pa
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.read.feed import Feed
-from headrace.tables.read.offset import Position
+from headrace.tables.read.offset import Offset
 from headrace.tables.read.scan import FEED_FIELDS, read
-from headrace.tables.read.splits import Slice
+from headrace.tables.read.splits import Split
 from headrace.tables.settings import NO_LIMIT, FeedRules, Limit
 
 SCHEMA = pa.schema([("id", pa.int64()), ("state", pa.string())])
@@ -87,7 +87,7 @@ class Table:
         return self.newest()
 
 
-def ids_in(slices: Iterable[Slice], table: Table) -> list[int]:
+def ids_in(slices: Iterable[Split], table: Table) -> list[int]:
     """The ids of the rows that slices stand for."""
     return [value for batch in read(slices, table.location, SCHEMA) for value in batch["id"].to_pylist()]
 
@@ -99,8 +99,8 @@ class Reader:
     table: Table
     rules: FeedRules = field(default_factory=FeedRules)
     limit: Limit = NO_LIMIT
-    position: Position | None = None
-    last: tuple[Position, Position] | None = None
+    position: Offset | None = None
+    last: tuple[Offset, Offset] | None = None
 
     def begin(self) -> Reader:
         self.position = self.feed().begin()
@@ -112,14 +112,14 @@ class Reader:
     def step(self, newest: int | None = None) -> list[int]:
         """The ids of the next step; none if nothing is there."""
         assert self.position is not None
-        end = Position.from_json(self.feed().advance(self.position, self.limit, newest).to_json())
+        end = Offset.from_json(self.feed().advance(self.position, self.limit, newest).to_json())
         self.last = (self.position, end)
         found = self.between(*self.last)
         self.position = end
         return found
 
-    def between(self, start: Position, end: Position) -> list[int]:
-        return ids_in(self.feed().slices(start, end), self.table)
+    def between(self, start: Offset, end: Offset) -> list[int]:
+        return ids_in(self.feed().splits(start, end), self.table)
 
     def to_end(self, newest: int | None = None, each: Callable[[list[int]], object] = lambda _: None) -> list[int]:
         """The ids of all steps."""
@@ -140,7 +140,7 @@ class Reader:
         feed = self.feed()
         end = feed.advance(self.position, self.limit)
         schema = pa.schema([*SCHEMA, *FEED_FIELDS])
-        slices = feed.slices(self.position, end)
+        slices = feed.splits(self.position, end)
         self.position = end
         return [
             (row["id"], row["state"], row["_change_type"], row["_commit_version"])

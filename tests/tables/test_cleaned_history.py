@@ -129,7 +129,7 @@ def test_a_merge_is_worked_out_again_if_the_history_since_is_gone(world: World) 
             todo.pop()()
         return change
 
-    driver.landing().land(1, type(payload)(payload.rows, merge))  # type: ignore[arg-type]
+    driver.committer().commit(1, type(payload)(payload.rows, merge))  # type: ignore[arg-type]
     assert world.rows() == [*ids_of(0), 800]
 
 
@@ -205,7 +205,7 @@ def test_files_of_a_result_that_may_have_landed_are_not_removed(world: World) ->
     forget_newest(world)
     todo = [lambda: world.overwrite([900])]
     driver.steps = Steps()
-    landing = driver.landing()
+    committer = driver.committer()
     calls = driver.steps.calls
 
     def after_publish() -> None:
@@ -214,5 +214,5 @@ def test_files_of_a_result_that_may_have_landed_are_not_removed(world: World) ->
 
     driver.steps.named = {"open": after_publish}
     with pytest.raises(TableReplacedError):
-        landing.land(1, driver.payload(ids_of(1)))
-    assert landing.may_have_landed
+        committer.commit(1, driver.payload(ids_of(1)))
+    assert committer.may_have_landed

@@ -16,9 +16,10 @@ from headrace import (
     SchemaMismatchError,
 )
 from headrace.tables.commit import ledger
+from headrace.tables.commit.landed import Landed
 from headrace.tables.commit.message import TaskMessage
-from headrace.tables.commit.payload import Result, Rows
-from headrace.tables.commit.protocol import Outcome, land_once
+from headrace.tables.commit.payload import AppendPayload, OverwritePayload
+from headrace.tables.commit.protocol import commit_batch
 from headrace.tables.store import Kind
 
 EVERY_MODE = pytest.mark.parametrize("mode", MODES)
@@ -194,7 +195,7 @@ def test_an_epoch_stamped_by_another_tool_is_landed(world: World) -> None:
     """L12: the two keys alone decide."""
     store = world.store()
     theirs = {ledger.QUERY_ID: QUERY, ledger.EPOCH_ID: "4"}
-    change = Rows([world.write([1])]).change(store.open(), store)
+    change = AppendPayload([world.write([1])]).operation(store.open(), store)
     store.publish(change, read_version=store.open().version, properties=theirs)
     driver = Driver(world)
     assert driver.land(4).was_skipped
@@ -205,7 +206,7 @@ def test_an_epoch_stamped_by_another_tool_is_landed(world: World) -> None:
 def test_a_stamp_that_is_not_a_number_stops_the_query(world: World) -> None:
     """L21: what cannot be read is not read as "not landed"."""
     store = world.store()
-    change = Rows([world.write([1])]).change(store.open(), store)
+    change = AppendPayload([world.write([1])]).operation(store.open(), store)
     properties = {ledger.QUERY_ID: QUERY, ledger.EPOCH_ID: "five"}
     store.publish(change, read_version=store.open().version, properties=properties)
     with pytest.raises(LandingError, match="'five'"):
@@ -224,7 +225,7 @@ def test_an_empty_epoch_makes_a_version_only_in_complete_mode(world: World, mode
         assert world.rows() == []
         assert world.store().open().schema.names == ["id", "note"]
     else:
-        assert outcome == Outcome()
+        assert outcome == Landed(1)
         assert world.store().open().version == version
 
 
@@ -232,7 +233,7 @@ def test_some_empty_tasks_still_make_one_version(world: World) -> None:
     """L8"""
     driver = Driver(world)
     messages = [world.write([1]), TaskMessage(1), world.write([2, 3], partition=2), TaskMessage(3)]
-    driver.landing().land(0, Rows(messages))
+    driver.committer().commit(0, AppendPayload(messages))
     assert landed(world) == [0]
     assert world.rows() == [1, 2, 3]
 
@@ -256,10 +257,10 @@ def test_foreign_appends_updates_and_deletes_all_along_are_kept(world: World) ->
 def test_a_message_of_one_partition_twice_is_refused(world: World, mode: str) -> None:
     """L29: only one attempt of a task may land."""
     first, second = (world.write([1], replacing=mode == "complete") for _ in range(2))
-    payload = Rows([first, second]) if mode == "append" else Result([first, second])
+    payload = AppendPayload([first, second]) if mode == "append" else OverwritePayload([first, second])
     version = world.store().open().version
     with pytest.raises(LandingError, match="partition 0 2 times"):
-        Driver(world, mode=mode).landing().land(0, payload)
+        Driver(world, mode=mode).committer().commit(0, payload)
     assert landed(world) == []
     assert world.store().open().version - version == fences(world)
 
@@ -275,7 +276,7 @@ def test_files_that_are_gone_fail_the_epoch_before_the_commit(world: World) -> N
         world.lose_file(payload.files[0])
     version = world.store().open().version
     with pytest.raises(LandingError, match=r"1 of 1 data files of the epoch are gone.*delete_unverified"):
-        driver.landing().land(1, payload)
+        driver.committer().commit(1, payload)
     assert world.store().open().version == version
     assert world.rows() == ids_of(0)
     driver.restarted("run-b").land(1)
@@ -293,7 +294,7 @@ def test_a_schema_changed_between_write_and_commit_fails_the_epoch(world: World,
     else:
         world.retype_column("note", pa.large_string())
     with pytest.raises(SchemaMismatchError, match="'note'"):
-        driver.landing().land(1, payload)
+        driver.committer().commit(1, payload)
     assert landed(world) == [0]
     driver.land(1)
     assert world.rows() == ids_through(1)
@@ -305,7 +306,7 @@ def test_a_column_added_or_renamed_between_write_and_commit_does_not_matter(worl
     payload = driver.payload(ids_of(0))
     world.rename_column("note", "remark")
     world.add_column("more")
-    driver.landing().land(0, payload)
+    driver.committer().commit(0, payload)
     assert world.rows() == ids_of(0)
 
 
@@ -315,7 +316,7 @@ def test_a_result_written_before_the_schema_changed_fails_the_epoch(world: World
     payload = driver.payload([1])
     world.drop_column("note")
     with pytest.raises(SchemaMismatchError, match="'note'"):
-        driver.landing().land(0, payload)
+        driver.committer().commit(0, payload)
 
 
 def test_a_batch_write_has_no_key_and_lands_beside_anything(world: World) -> None:
@@ -324,12 +325,12 @@ def test_a_batch_write_has_no_key_and_lands_beside_anything(world: World) -> Non
     driver.land(0)
     store = world.store()
     for _ in range(2):
-        assert land_once(store, Rows([world.write([500])])).version is not None
-    assert land_once(store, Rows([])) == Outcome()
+        assert commit_batch(store, AppendPayload([world.write([500])])) is not None
+    assert commit_batch(store, AppendPayload([])) is None
     driver.land(1)
     assert world.rows() == [*ids_through(1), 500, 500]
     assert landed(world) == [0, 1]
-    land_once(store, Result([world.write([9], replacing=True)]))
+    commit_batch(store, OverwritePayload([world.write([9], replacing=True)]))
     assert world.rows() == [9]
 
 
@@ -343,12 +344,12 @@ def test_a_batch_overwrite_that_fell_into_a_hole_is_written_again(world: World) 
             world.append([900])
         world.clean()
 
-    payload = Result([world.write([9], replacing=True)])
+    payload = OverwritePayload([world.write([9], replacing=True)])
     store = SteppedStore(world.store(), steps)
     steps.before = {2: clean_around_a_tag}
-    outcome = land_once(store, payload)
+    version = commit_batch(store, payload)
     assert steps.calls[2] == "publish Replace"
-    assert (world.rows(), outcome.version) == ([9], world.store().open().version)
+    assert (world.rows(), version) == ([9], world.store().open().version)
 
 
 def test_a_table_that_keeps_changing_is_given_up_in_the_end(world: World) -> None:

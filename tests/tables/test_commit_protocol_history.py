@@ -39,9 +39,9 @@ def test_one_version_is_read_in_the_steady_state(world: World, mode: str) -> Non
     driver = Driver(world, mode=mode)
     driver.land(0)
     for epoch in range(1, 6):
-        before = driver.memory.versions_read
+        before = driver.state.versions_read
         driver.land(epoch)
-        assert driver.memory.versions_read - before == 1
+        assert driver.state.versions_read - before == 1
 
 
 def test_the_lookback_caps_what_an_append_reads(world: World) -> None:
@@ -50,9 +50,9 @@ def test_the_lookback_caps_what_an_append_reads(world: World) -> None:
     driver.land(0)
     for others_since, most in ((3, 4), (5, 6), (6, 6), (30, 6)):
         others(world, others_since)
-        before = driver.memory.versions_read
+        before = driver.state.versions_read
         driver.land(landed(world)[-1] + 1)
-        assert driver.memory.versions_read - before == most
+        assert driver.state.versions_read - before == most
     assert world.rows() == ids_through(4)
 
 

@@ -13,15 +13,15 @@ from worlds import LanceWorld
 
 from headrace import CommitUnknownError, LandingError, StorageError
 from headrace.tables import sink as sinks
-from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.commit.message import TaskMessage
-from headrace.tables.commit.payload import Rows
+from headrace.tables.commit.payload import AppendPayload
 from headrace.tables.location import Location
 from headrace.tables.settings import Rules, SinkSettings
-from headrace.tables.sink import Sink
+from headrace.tables.sink import EpochSink
 from headrace.tables.store import Append
 
-RUN = Run("run", "checkpoint")
+RUN = QueryRun("run", "checkpoint")
 
 
 @pytest.fixture
@@ -30,18 +30,18 @@ def world(tmp_path: Path) -> LanceWorld:
 
 
 @pytest.fixture
-def sink(world: LanceWorld) -> Sink:
-    return Sink(SinkSettings(world.location, Rules("query")))
+def sink(world: LanceWorld) -> EpochSink:
+    return EpochSink(SinkSettings(world.location, Rules("query")))
 
 
 def data_files(world: LanceWorld) -> list[str]:
     return sorted(path.name for path in (Path(world.location.uri) / "data").glob("*"))
 
 
-def test_the_files_of_a_failed_epoch_are_removed(world: LanceWorld, sink: Sink) -> None:
+def test_the_files_of_a_failed_epoch_are_removed(world: LanceWorld, sink: EpochSink) -> None:
     """L30: all of them, and nothing else; the version is unchanged."""
     landed = [world.write([1])]
-    sink.land(0, RUN, Rows(landed))
+    sink.land(0, RUN, AppendPayload(landed))
     failed = [world.write([2]), world.write([3], partition=1), TaskMessage(2)]
     version = world.store().open().version
     sink.discard(failed, 1)
@@ -54,13 +54,13 @@ def test_the_files_of_a_failed_epoch_are_removed(world: LanceWorld, sink: Sink) 
 
 @pytest.mark.parametrize("kind", ["this epoch", "an older epoch", "compacted since"])
 def test_files_that_have_landed_are_never_touched(
-    world: LanceWorld, sink: Sink, kind: str, monkeypatch: pytest.MonkeyPatch
+    world: LanceWorld, sink: EpochSink, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """L30: whatever is said to have failed; those the table has, not even by a process that does not remember."""
     messages = [world.write([1])]
-    sink.land(0, RUN, Rows(messages))
+    sink.land(0, RUN, AppendPayload(messages))
     if kind != "this epoch":
-        sink.land(1, RUN, Rows([world.write([2])]))
+        sink.land(1, RUN, AppendPayload([world.write([2])]))
     version = world.store().open().version
     if kind == "compacted since":
         world.compact()
@@ -73,7 +73,7 @@ def test_files_that_have_landed_are_never_touched(
 
 @pytest.mark.parametrize("error", [CommitUnknownError("no answer"), StorageError("no space")])
 def test_the_files_of_a_doubtful_epoch_are_left_alone(
-    world: LanceWorld, sink: Sink, error: Exception, monkeypatch: pytest.MonkeyPatch
+    world: LanceWorld, sink: EpochSink, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """L28, L30: its commit may still land, or has."""
     messages = [world.write([1])]
@@ -87,9 +87,9 @@ def test_the_files_of_a_doubtful_epoch_are_left_alone(
 
     monkeypatch.setattr(sink.store, "publish", lose)
     with pytest.raises(type(error)):
-        sink.land(0, RUN, Rows(messages))
+        sink.land(0, RUN, AppendPayload(messages))
     monkeypatch.undo()
-    again = Sink(SinkSettings(world.location, Rules("query")))
+    again = EpochSink(SinkSettings(world.location, Rules("query")))
     again.discard(messages, 0)
     assert data_files(world) == list(messages[0].files)
     other = world.write([2])
@@ -99,23 +99,23 @@ def test_the_files_of_a_doubtful_epoch_are_left_alone(
 
 def test_the_files_of_a_doubtful_batch_write_are_left_alone(world: LanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     """L30"""
-    sink, messages = Sink(SinkSettings(world.location, Rules(""))), [world.write([1])]
+    sink, messages = EpochSink(SinkSettings(world.location, Rules(""))), [world.write([1])]
 
     def lose(*_: Any, **__: Any) -> Any:
         raise CommitUnknownError("no answer")
 
     monkeypatch.setattr(sink.store, "publish", lose)
     with pytest.raises(CommitUnknownError):
-        sink.land_batch(Rows(messages))
+        sink.land_batch(AppendPayload(messages))
     sink.discard(messages)
     assert data_files(world) == list(messages[0].files)
 
 
-def test_an_epoch_that_was_refused_can_be_discarded(world: LanceWorld, sink: Sink) -> None:
+def test_an_epoch_that_was_refused_can_be_discarded(world: LanceWorld, sink: EpochSink) -> None:
     """L30: it certainly has not landed."""
     messages = [world.write([1]), world.write([2])]
     with pytest.raises(LandingError, match="2 times"):
-        sink.land(0, RUN, Rows(messages))
+        sink.land(0, RUN, AppendPayload(messages))
     sink.discard(messages, 0)
     assert data_files(world) == []
 
@@ -151,13 +151,13 @@ def test_discarding_never_raises(
     """L30: it says in the log what could not be done."""
     caplog.set_level(logging.WARNING, "headrace.tables")
     message = TaskMessage(0, 1, ({"physical_rows": 1, "files": [{"path": "a.lance"}]},))
-    sink = Sink(SinkSettings(place(tmp_path), Rules("query")))
+    sink = EpochSink(SinkSettings(place(tmp_path), Rules("query")))
     sink.discard([message], 0)
     sink.discard([], 0)
     assert caplog.text.count("stay until cleanup finds them") == 1
 
 
-def test_a_file_that_cannot_be_removed_does_not_keep_the_others(world: LanceWorld, sink: Sink) -> None:
+def test_a_file_that_cannot_be_removed_does_not_keep_the_others(world: LanceWorld, sink: EpochSink) -> None:
     """L30: as far as possible."""
     messages = [world.write([number], partition=number) for number in range(3)]
     stuck = Path(world.location.uri) / "data" / messages[1].files[0]

@@ -282,7 +282,7 @@ def test_the_change_feed_has_inserted_and_updated_rows_with_their_versions(tmp_p
 
 @pytest.mark.parametrize("seed", range(12))
 def test_any_history_is_read_once_whatever_the_steps(table: Table, seed: int) -> None:
-    """R1, R2, R4: appends of all sizes, upkeep between them, limits that change, and epochs asked for again."""
+    """R1, R2, R4: appends of all sizes, compaction between them, limits that change, and epochs asked for again."""
     chance = random.Random(seed)
     numbers = iter(range(1_000_000))
 

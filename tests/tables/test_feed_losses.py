@@ -12,7 +12,7 @@ from lance.fragment import FragmentMetadata
 
 from headrace import DataLossError, ReadingError
 from headrace.tables.read.changes import live_rows
-from headrace.tables.read.offset import Position
+from headrace.tables.read.offset import Offset
 from headrace.tables.settings import Limit
 
 
@@ -56,7 +56,7 @@ def test_loss_that_is_accepted_is_counted_in_a_warning(table: Table, caplog: pyt
     table.clean_up(keep=2)
     assert reader.position is not None
     feed, start = reader.feed(), reader.position
-    feed.slices(start, feed.advance(start))
+    feed.splits(start, feed.advance(start))
     assert [record.message for record in caplog.records] == [
         f"2 versions of {table.uri} are gone, 2 to 3; the rows they added and that were not read yet are lost to this "
         "query."
@@ -113,7 +113,7 @@ def test_a_version_that_goes_between_plan_and_read_is_no_loss_if_its_rows_are_st
     reader = reading(table, start=1)
     assert reader.position is not None
     feed = reader.feed()
-    slices = feed.slices(reader.position, feed.advance(reader.position))
+    slices = feed.splits(reader.position, feed.advance(reader.position))
     table.append(3)
     table.clean_up()
     assert ids_in(slices, table) == [1, 2]
@@ -154,4 +154,4 @@ def test_a_table_that_was_made_anew_is_recognised(table: Table, tmp_path: Path) 
 def test_a_checkpoint_of_another_source_is_an_error() -> None:
     """R1."""
     with pytest.raises(ReadingError, match="no offset of a Lance table"):
-        Position.from_json({"logOffset": 3})
+        Offset.from_json({"logOffset": 3})

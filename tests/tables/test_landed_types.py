@@ -12,10 +12,10 @@ import lance
 import pyarrow as pa
 import pytest
 
-from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.commit.message import TaskMessage
-from headrace.tables.commit.payload import Result, Rows
-from headrace.tables.commit.protocol import Landing
+from headrace.tables.commit.payload import AppendPayload, OverwritePayload
+from headrace.tables.commit.protocol import EpochCommitter
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.settings import Rules
@@ -58,8 +58,8 @@ def make(tmp_path: Path) -> Callable[..., Location]:
 
 
 def land(location: Location, epoch: int, message: TaskMessage, *, replacing: bool = False) -> lance.LanceDataset:
-    payload = Result([message]) if replacing else Rows([message])
-    Landing(LanceStore(location), Rules(f"query {epoch}"), Run("run")).land(epoch, payload)
+    payload = OverwritePayload([message]) if replacing else AppendPayload([message])
+    EpochCommitter(LanceStore(location), Rules(f"query {epoch}"), QueryRun("run")).commit(epoch, payload)
     return lance.dataset(location.uri)
 
 

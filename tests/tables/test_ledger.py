@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 from headrace import CheckpointResetError, ConfigurationError, FencedError, LandingError
 from headrace.tables.commit import ledger
-from headrace.tables.commit.ledger import Decision, Run, Stamp, decide, next_stamp, stamp_of
+from headrace.tables.commit.ledger import Decision, QueryRun, Stamp, decide, next_stamp, stamp_of
 
-A, B = Run("run-a", "checkpoint"), Run("run-b", "checkpoint")
+A, B = QueryRun("run-a", "checkpoint"), QueryRun("run-b", "checkpoint")
 IDS = st.text(min_size=1, max_size=40)
 SHORT_IDS = st.text("0123456789abcdef-", min_size=1, max_size=12)
 
 
-def stamp(run: Run | None = A, epoch: int = 5, *superseded: str, is_fence: bool = False) -> Stamp:
-    run = run or Run("")
+def stamp(run: QueryRun | None = A, epoch: int = 5, *superseded: str, is_fence: bool = False) -> Stamp:
+    run = run or QueryRun("")
     return Stamp("query", epoch, run.id, run.checkpoint, superseded, is_fence)
 
 
@@ -96,7 +96,7 @@ DECISIONS = [
     (stamp(B, 5, is_fence=True), 6, Decision.TAKE_OVER),
     (stamp(None, 5), 6, Decision.TAKE_OVER),
     (stamp(None, 5), 5, Decision.SKIP),
-    (stamp(Run("run-b"), 5), 6, Decision.TAKE_OVER),
+    (stamp(QueryRun("run-b"), 5), 6, Decision.TAKE_OVER),
 ]
 
 
@@ -118,7 +118,7 @@ def test_a_run_that_was_taken_over_from_is_refused_whatever_it_sends(epoch: int)
 @pytest.mark.parametrize("epoch", [0, 5, 6])
 def test_another_checkpoint_is_refused_unless_accepted(epoch: int) -> None:
     """L18"""
-    reset = Run("run-c", "another checkpoint")
+    reset = QueryRun("run-c", "another checkpoint")
     with pytest.raises(CheckpointResetError):
         decide(stamp(A, 5), epoch, reset)
     assert decide(stamp(A, 5), epoch, reset, accepts_reset=True) is Decision.TAKE_OVER
@@ -132,18 +132,18 @@ def test_a_checkpoint_that_another_took_the_place_of_is_refused_for_good(epoch: 
     """L18: whatever came since."""
     newest = stamp(A, 5)
     for number in range(3):
-        newest = next_stamp(newest, "query", 0, Run(f"run-{number}", "another"), fence_after=1)
-    newest = next_stamp(newest, "query", 0, Run("run-third", "a third"))
+        newest = next_stamp(newest, "query", 0, QueryRun(f"run-{number}", "another"), fence_after=1)
+    newest = next_stamp(newest, "query", 0, QueryRun("run-third", "a third"))
     assert newest.given_up == ("another", "checkpoint")
     for checkpoint in newest.given_up:
         with pytest.raises(CheckpointResetError, match=r"a third has taken the place.*go on from the newer checkpoint"):
-            decide(newest, epoch, Run("run-again", checkpoint), accepts_reset=accepts_reset)
-    assert decide(newest, 1, Run("run-again", "a third")) is Decision.TAKE_OVER
+            decide(newest, epoch, QueryRun("run-again", checkpoint), accepts_reset=accepts_reset)
+    assert decide(newest, 1, QueryRun("run-again", "a third")) is Decision.TAKE_OVER
 
 
-@pytest.mark.parametrize("run", [A, B, Run("run-c", "another checkpoint")])
+@pytest.mark.parametrize("run", [A, B, QueryRun("run-c", "another checkpoint")])
 @pytest.mark.parametrize("epoch", [0, 5, 6])
-def test_another_mode_is_refused_and_both_are_named(run: Run, epoch: int) -> None:
+def test_another_mode_is_refused_and_both_are_named(run: QueryRun, epoch: int) -> None:
     """L41: before anything else that could be wrong with the epoch, since one way out answers for all of it."""
     newest = next_stamp(stamp(A, 4), "query", 5, A, mode="complete")
     with pytest.raises(ConfigurationError, match=r"mode upsert.*epoch 5.*mode complete.*streamingQueryId.*forget"):
@@ -166,18 +166,18 @@ def test_a_run_that_was_taken_over_from_hears_of_that_and_not_of_the_mode() -> N
 
 def test_an_unknown_checkpoint_is_no_reset() -> None:
     """L18: where Spark did not say, the epochs are compared."""
-    assert decide(stamp(A, 5), 5, Run("run-c")) is Decision.SKIP
-    assert decide(stamp(Run("run-a"), 5), 6, Run("run-c", "some")) is Decision.TAKE_OVER
+    assert decide(stamp(A, 5), 5, QueryRun("run-c")) is Decision.SKIP
+    assert decide(stamp(QueryRun("run-a"), 5), 6, QueryRun("run-c", "some")) is Decision.TAKE_OVER
 
 
 def test_the_runs_taken_over_from_are_remembered_newest_first_and_no_more_than_sixteen() -> None:
     """F4: each once, by the first letters of its id."""
     newest: Stamp | None = None
     for number in range(20):
-        newest = next_stamp(newest, "query", number, Run(f"{number:012d}-and-more"), fence_after=1)
+        newest = next_stamp(newest, "query", number, QueryRun(f"{number:012d}-and-more"), fence_after=1)
     assert newest is not None
     assert newest.superseded == tuple(f"{number:012d}" for number in range(18, 2, -1))
-    again = next_stamp(newest, "query", 20, Run(newest.run))
+    again = next_stamp(newest, "query", 20, QueryRun(newest.run))
     assert again.superseded == newest.superseded
     back = next_stamp(next_stamp(stamp(A), "query", 6, B), "query", 7, A)
     assert back.superseded == ("run-b", "run-a")

@@ -13,7 +13,7 @@ from headrace import ConfigurationError, HeadraceError, StorageError, TableNotFo
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.settings import Rules, SinkSettings
-from headrace.tables.sink import Sink
+from headrace.tables.sink import EpochSink
 from headrace.tables.store import Append
 from headrace.tables.write.data_files import Task, write_rows
 
@@ -41,7 +41,7 @@ def test_nothing_that_is_printed_has_a_secret() -> None:
     """L34: whatever is not known to be open is taken for a secret."""
     location = Location("s3://bucket/t.lance", SECRETS, "rest", {"header.x-api-key": CANARY}, ("a", "b"))
     settings = SinkSettings(location, Rules("query"))
-    for text in (str(location), repr(location), f"{location}", repr(settings), repr(Sink(settings).settings)):
+    for text in (str(location), repr(location), f"{location}", repr(settings), repr(EpochSink(settings).settings)):
         assert CANARY not in text
     assert str(location) == "s3://bucket/t.lance"
     assert str(Location("", SECRETS, "rest", {}, ("a", "b"))) == "rest namespace table a.b"

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace import LandingError
 from headrace.tables.commit import message as messages
-from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.commit.message import TaskMessage, one_per_partition
 from headrace.tables.location import Location
 from headrace.tables.store import Column
@@ -35,11 +35,11 @@ COLUMNS = st.dictionaries(COUNTS, st.builds(Column, st.text(), st.text(), st.boo
     COUNTS,
     st.lists(FRAGMENTS, max_size=3),
     COLUMNS,
-    st.none() | st.builds(Run, st.text(), st.text()),
+    st.none() | st.builds(QueryRun, st.text(), st.text()),
     st.none() | COUNTS,
 )
 def test_a_message_survives_the_way_through_text(
-    partition: int, fragments: list[Any], columns: dict[int, Column], run: Run | None, epoch: int | None
+    partition: int, fragments: list[Any], columns: dict[int, Column], run: QueryRun | None, epoch: int | None
 ) -> None:
     """L29: what a task reports is what the driver commits."""
     rows = sum(fragment["physical_rows"] for fragment in fragments)
@@ -49,7 +49,7 @@ def test_a_message_survives_the_way_through_text(
 
 def good() -> dict[str, Any]:
     fragment = {"id": 0, "physical_rows": 2, "files": [{"path": "0a1b.lance", "fields": [0]}]}
-    sent = TaskMessage(3, 2, (fragment,), {0: Column("id", "int64", True)}, Run("run", "checkpoint"), 7)
+    sent = TaskMessage(3, 2, (fragment,), {0: Column("id", "int64", True)}, QueryRun("run", "checkpoint"), 7)
     value: dict[str, Any] = json.loads(sent.to_json())
     return value
 

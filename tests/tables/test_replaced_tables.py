@@ -13,12 +13,12 @@ from worlds import MODES, LanceWorld, World, history, landed
 
 from headrace import ConfigurationError, StorageError, TableReplacedError
 from headrace.tables.commit import ledger
-from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.location import Location
 from headrace.tables.manage import queries
-from headrace.tables.manage.verify import audit
+from headrace.tables.manage.verify import verify
 from headrace.tables.settings import Rules, SinkSettings
-from headrace.tables.sink import Sink
+from headrace.tables.sink import EpochSink
 
 EVERY_MODE = pytest.mark.parametrize("mode", MODES)
 # In complete mode every epoch has the whole result.
@@ -45,7 +45,7 @@ def test_a_table_that_does_not_know_the_query_stops_a_checkpoint_that_is_not_new
         for way in ("put the table back", "a new checkpoint and a new streamingQueryId", "onTableReplaced=accept"):
             assert way in str(caught.value)
         with pytest.raises(TableReplacedError):
-            again.landing().has_landed(2, mode)
+            again.committer().has_landed(2, mode)
     assert (len(history(world)), world.rows(), world.store().list_notes()) == (1, [], [])
     driver.restarted("run-d", checkpoint="a new one").land(0)
     assert world.rows() == ids_of(0)
@@ -232,11 +232,11 @@ def test_what_cleanup_removed_is_no_loss(world: World, mode: str, caplog: pytest
 def test_a_missing_table_is_not_created_for_a_checkpoint_that_is_not_new(tmp_path: Path) -> None:
     """L40, L5: nothing is left behind; a first epoch creates it, and so does one that accepts the loss."""
     schema, location = pa.schema([("id", pa.int64())]), Location(str(tmp_path / "table.lance"))
-    run = Run("run-a", "checkpoint")
+    run = QueryRun("run-a", "checkpoint")
 
     def prepare(epoch: int, mode: str = "append", **rules: bool) -> None:
-        sink = Sink(SinkSettings(location, Rules("query", **rules), creates_table=True))  # type: ignore[arg-type]
-        sink.prepare(schema, before_creation=lambda: sink.landing(run).require_new(epoch, mode))
+        sink = EpochSink(SinkSettings(location, Rules("query", **rules), creates_table=True))  # type: ignore[arg-type]
+        sink.prepare(schema, before_creation=lambda: sink.committer(run).require_new(epoch, mode))
 
     with pytest.raises(TableReplacedError, match=f"the table {location.uri} does not have epochs 0-4"):
         prepare(5)
@@ -254,7 +254,7 @@ def test_what_was_accepted_is_told_by_the_history(tmp_path: Path) -> None:
     driver.land(0)
     world.recreate()
     driver.restarted("run-b", rules=ACCEPTS).land(1)
-    (account,) = audit(world.store())
+    (account,) = verify(world.store())
     assert (str(account.checked), str(account.without), account.problems) == ("1", "0", ())
     (fence,) = [entry for entry in history(world) if ledger.FENCE in entry.properties]
     assert fence.properties["headrace.fence.withoutEpochs"] == "0"
@@ -270,7 +270,7 @@ def test_another_mode_under_the_same_id_stops_the_query(world: World, old: str, 
         with pytest.raises(ConfigurationError, match=rf"in mode {new}.*in mode {old}.*new streamingQueryId.*forget"):
             driver.restarted("run-b", mode=new).land(epoch)
         with pytest.raises(ConfigurationError):
-            driver.restarted("run-b").landing().has_landed(epoch, new)
+            driver.restarted("run-b").committer().has_landed(epoch, new)
     assert world.store().open().version == version
     Driver(world, mode=new, query_id="another").land(0, [700])
     queries.forget(world.store(), driver.query_id)

@@ -12,12 +12,12 @@ from worlds import LanceWorld, World, history
 
 from headrace import CommitConflictError, LandingError, StorageError, TableNotFoundError
 from headrace.tables.lance_store import LanceStore
-from headrace.tables.store import Append, Change, Fence, Kind, Published, Replace
+from headrace.tables.store import Append, Fence, Kind, Operation, Published, Replace
 
 EVERYWHERE = pytest.mark.parametrize("world", ["memory", "lance", "s3"], indirect=True)
 
 
-def change_of(world: World, name: str) -> Change:
+def change_of(world: World, name: str) -> Operation:
     """A change worked out against the newest version; rows 1 and 50."""
     if name == "append":
         return Append(world.write([1, 50]).fragments)
@@ -25,11 +25,11 @@ def change_of(world: World, name: str) -> Change:
         return Replace(world.store().open().schema, world.write([1, 50], replacing=True).fragments)
     if name == "merge":
         store = world.store()
-        return world.upserts([1, 50]).change(store.open(), store)
+        return world.upserts([1, 50]).operation(store.open(), store)
     return Fence()
 
 
-def publish(world: World, change: Change, read_version: int | None = None, **properties: str) -> Published:
+def publish(world: World, change: Operation, read_version: int | None = None, **properties: str) -> Published:
     store = world.store()
     version = store.open().version if read_version is None else read_version
     return store.publish(change, read_version=version, properties=properties)

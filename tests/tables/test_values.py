@@ -18,9 +18,9 @@ from values import ALL_LEAVES, FIXED_LEAVES, LEAVES, MisfitError, Shape, expecte
 
 from headrace import SchemaMismatchError
 from headrace.arrow.align import Alignment
-from headrace.tables.commit.ledger import Run, Task
-from headrace.tables.commit.payload import Payload, Result, Rows
-from headrace.tables.commit.protocol import Landing
+from headrace.tables.commit.ledger import QueryRun, Task
+from headrace.tables.commit.payload import AppendPayload, OverwritePayload, Payload
+from headrace.tables.commit.protocol import EpochCommitter
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.settings import Rules
@@ -106,7 +106,7 @@ def written(way: str, batch: pa.RecordBatch, location: Location, schema: pa.Sche
         messages = [write_staged([batch], location, staging, Task(0), ("id",))]
         return upsert.staged_rows(messages, schema, staging, location, ("id",))
     message = write_rows([batch], location, Task(0), replacing=way == "complete")
-    return Result([message]) if way == "complete" else Rows([message])
+    return OverwritePayload([message]) if way == "complete" else AppendPayload([message])
 
 
 @pytest.mark.parametrize("way", ["append", "complete", "upsert"])
@@ -126,6 +126,8 @@ def test_a_table_has_the_values_or_stays_as_it_was(tmp_path: Path, way: str, dat
             written(way, batch, location, schema)
         assert (lance.dataset(location.uri).version, lance.dataset(location.uri).count_rows()) == (1, 0)
         return
-    Landing(LanceStore(location), Rules("query"), Run("run")).land(0, written(way, batch, location, schema))
+    EpochCommitter(LanceStore(location), Rules("query"), QueryRun("run")).commit(
+        0, written(way, batch, location, schema)
+    )
     found = lance.dataset(location.uri).to_table().sort_by("id")["c"].combine_chunks()
     assert sharp(shape.read(found)) == sharp(wanted)

@@ -14,7 +14,7 @@ from memory_world import SCHEMA
 
 from headrace.tables.commit import bookmark, ledger
 from headrace.tables.commit.message import TaskMessage
-from headrace.tables.commit.payload import Result, Rows, Upserts
+from headrace.tables.commit.payload import AppendPayload, OverwritePayload, UpsertPayload
 from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
 from headrace.tables.location import Location
 from headrace.tables.store import Entry, Merge, Snapshot, Store
@@ -28,7 +28,7 @@ class World(Protocol):
 
     def store(self) -> Store: ...
     def write(self, ids: Iterable[int], *, replacing: bool = False, partition: int = 0) -> TaskMessage: ...
-    def upserts(self, ids: Iterable[int]) -> Upserts: ...
+    def upserts(self, ids: Iterable[int]) -> UpsertPayload: ...
     def rows(self, version: int | None = None) -> list[int]: ...
     def append(self, ids: Iterable[int]) -> None: ...
     def overwrite(self, ids: Iterable[int]) -> None: ...
@@ -72,7 +72,7 @@ class LanceWorld:
     def write(self, ids: Iterable[int], *, replacing: bool = False, partition: int = 0) -> TaskMessage:
         return write_rows([self._batch(ids)], self.location, Task(partition), replacing=replacing)
 
-    def upserts(self, ids: Iterable[int]) -> Upserts:
+    def upserts(self, ids: Iterable[int]) -> UpsertPayload:
         ids = list(ids)
 
         def merge(snapshot: Snapshot) -> Merge:
@@ -83,7 +83,7 @@ class LanceWorld:
                 transaction, _ = builder.execute_uncommitted(self._batch(ids))
             return Merge(transaction)
 
-        return Upserts(len(ids), merge)
+        return UpsertPayload(len(ids), merge)
 
     def rows(self, version: int | None = None) -> list[int]:
         dataset = lance.dataset(self.location.uri, version=version, storage_options=self.location.options())
@@ -181,12 +181,12 @@ def marked(world: World, query_id: str = QUERY) -> int:
     return mark.at.version
 
 
-def rows_of(world: World, ids: Iterable[int]) -> Rows:
-    return Rows([world.write(ids)])
+def rows_of(world: World, ids: Iterable[int]) -> AppendPayload:
+    return AppendPayload([world.write(ids)])
 
 
-def result_of(world: World, ids: Iterable[int]) -> Result:
-    return Result([world.write(ids, replacing=True)])
+def result_of(world: World, ids: Iterable[int]) -> OverwritePayload:
+    return OverwritePayload([world.write(ids, replacing=True)])
 
 
 MODES: dict[str, Callable[[World, Iterable[int]], Any]] = {

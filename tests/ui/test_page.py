@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 
 import pytest
-from boards import busy_board, progress, tell
 from browser import Browser, corner, find_browser, is_hidden, text_of
 from staged import Stage
+from statuses import busy_board, progress, tell
 
 from headrace.channel.channel import SinkStatistics
 from headrace.pipeline.progress import Totals
-from headrace.ui import Board, serve
+from headrace.ui import RunStatus, serve
 
 # As page.css has them.
 LIGHT, DARK = (0xF6, 0xF7, 0xF8), (0x12, 0x16, 0x1A)
@@ -126,7 +126,7 @@ def test_it_is_light_or_dark_as_the_system_is(browser: Browser, tmp_path: Path) 
 
 def test_news_comes_by_itself_after_an_honest_beginning(browser: Browser) -> None:
     """C8: first that there is nothing yet, then what there is; asked for about once a second."""
-    board = Board("orders", "orders.lance")
+    board = RunStatus("orders", "orders.lance")
     empty = board.snapshot()
     board.begin()
     tell(board, Totals(), progress(7), versions=9, fragments=4)
@@ -146,7 +146,7 @@ def test_news_comes_by_itself_after_an_honest_beginning(browser: Browser) -> Non
 
 def test_what_a_run_says_is_text_and_never_markup(browser: Browser) -> None:
     """C8: a table may have any name, and an error any words."""
-    board = Board("<b>orders</b>", "<img src=x onerror=alert(1)>")
+    board = RunStatus("<b>orders</b>", "<img src=x onerror=alert(1)>")
     board.watch("<i>clicks</i>", depth)
     board.fail("<script>alert(1)</script> is gone.")
     with serve(board, 0) as served:
@@ -160,7 +160,7 @@ def test_what_a_run_says_is_text_and_never_markup(browser: Browser) -> None:
 
 def test_what_is_not_known_is_said_to_be_so(browser: Browser) -> None:
     """C8: a source that does not tell its lag, a table nobody could count."""
-    board = Board("orders", "orders.lance")
+    board = RunStatus("orders", "orders.lance")
     board.begin()
     tell(board, Totals(), progress(0, lag=None), versions=None, fragments=None)
     with serve(board, 0) as served:

@@ -12,8 +12,8 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from boards import Clock, progress
 from command import headrace
+from statuses import Clock, progress
 
 from headrace.cli.display import display
 from headrace.cli.page import Counter, with_page

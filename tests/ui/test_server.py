@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from boards import busy_board, progress, tell
 from deadlines import PROGRAM_SECONDS
 from prometheus_client.parser import text_string_to_metric_families
+from statuses import busy_board, progress, tell
 
 import headrace.ui
 from headrace import ConfigurationError, MissingExtraError
 from headrace.pipeline.progress import Totals
-from headrace.ui import Board, Page, serve
+from headrace.ui import Page, RunStatus, serve
 
 STATIC = Path(headrace.ui.__file__).parent / "static"
 
@@ -38,7 +38,7 @@ class Answer(NamedTuple):
 def get(page: Page, path: str = "/", *, host: str | None = None, method: str = "GET") -> Answer:
     request = urllib.request.Request(page.url.rstrip("/") + path, method=method)
     if host is not None:
-        request.add_header("QueryRunner", host)
+        request.add_header("Host", host)
     try:
         with urllib.request.urlopen(request, timeout=10) as found:
             return Answer(found.status, {k.lower(): v for k, v in found.headers.items()}, found.read().decode())
@@ -48,12 +48,12 @@ def get(page: Page, path: str = "/", *, host: str | None = None, method: str = "
 
 
 @pytest.fixture
-def board() -> Board:
-    return Board("orders", "orders.lance")
+def board() -> RunStatus:
+    return RunStatus("orders", "orders.lance")
 
 
 @pytest.fixture
-def page(board: Board) -> Iterator[Page]:
+def page(board: RunStatus) -> Iterator[Page]:
     with serve(board, 0) as served:
         yield served
 
@@ -77,7 +77,7 @@ def test_the_page_uses_nothing_from_elsewhere() -> None:
     assert re.findall(r"<script(?![^>]*\bsrc=)|<style|\bstyle=|\bon\w+=", text) == []
 
 
-def test_the_status_is_the_board(board: Board, page: Page) -> None:
+def test_the_status_is_the_board(board: RunStatus, page: Page) -> None:
     """C8: read anew for each request, and kept by no cache."""
     assert json.loads(get(page, "/api/status").text)["state"] == "starting"
     board.begin()
@@ -103,7 +103,7 @@ def test_every_answer_carries_the_rules_for_browsers(page: Page, path: str) -> N
 
 @pytest.mark.parametrize("host", ["attacker.example", "127.0.0.1.attacker.example:80", "10.0.0.7", "[::2]", ""])
 @pytest.mark.parametrize("path", ["/", "/api/status", "/metrics", "/healthz"])
-def test_a_request_under_a_foreign_name_is_refused(board: Board, page: Page, host: str, path: str) -> None:
+def test_a_request_under_a_foreign_name_is_refused(board: RunStatus, page: Page, host: str, path: str) -> None:
     """C8: a name that resolves to 127.0.0.1 makes a page from elsewhere neighbour to this one, but keeps its name."""
     board.fail("secret of the run")
     found = get(page, path, host=host)
@@ -123,7 +123,7 @@ def test_it_is_reached_on_this_machine_only(page: Page) -> None:
     assert page.url.startswith("http://127.0.0.1:")
 
 
-def test_on_another_address_any_name_will_do(board: Board) -> None:
+def test_on_another_address_any_name_will_do(board: RunStatus) -> None:
     """C8: who asks for 0.0.0.0 has a name for the machine that we do not know."""
     with serve(board, 0, "0.0.0.0") as served:
         assert get(served, host="spark-driver.internal").status == 200
@@ -135,7 +135,7 @@ def test_nothing_can_be_changed_through_it(page: Page, method: str) -> None:
     assert get(page, "/api/status", method=method).status == 405
 
 
-def test_a_port_that_is_taken_is_named(board: Board) -> None:
+def test_a_port_that_is_taken_is_named(board: RunStatus) -> None:
     """C8: before anything is started."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
@@ -146,7 +146,7 @@ def test_a_port_that_is_taken_is_named(board: Board) -> None:
 
 
 @pytest.mark.parametrize("port", [-1, 65536])
-def test_what_is_no_port_is_refused(board: Board, port: int) -> None:
+def test_what_is_no_port_is_refused(board: RunStatus, port: int) -> None:
     """C8: with the range there is."""
     with pytest.raises(ConfigurationError, match=f"{port} is not a port"):
         serve(board, port)
@@ -154,7 +154,7 @@ def test_what_is_no_port_is_refused(board: Board, port: int) -> None:
 
 @pytest.mark.parametrize("package", ["starlette", "uvicorn", "prometheus_client"])
 def test_a_package_that_is_missing_is_named_with_the_extra(
-    board: Board, monkeypatch: pytest.MonkeyPatch, package: str
+    board: RunStatus, monkeypatch: pytest.MonkeyPatch, package: str
 ) -> None:
     """C8: what to install is in the message."""
     for name in [each for each in sys.modules if each.partition(".")[0] == package]:
@@ -166,7 +166,7 @@ def test_a_package_that_is_missing_is_named_with_the_extra(
         serve(board, 0)
 
 
-def test_closing_frees_the_port_and_may_be_done_twice(board: Board) -> None:
+def test_closing_frees_the_port_and_may_be_done_twice(board: RunStatus) -> None:
     """C8: also with a browser's connection left open."""
     page = serve(board, 0)
     port = int(page.url.rstrip("/").rpartition(":")[2])
@@ -180,7 +180,7 @@ def test_closing_frees_the_port_and_may_be_done_twice(board: Board) -> None:
     assert "headrace-ui" not in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_browser_that_is_looking_sees_how_the_run_ended(board: Board) -> None:
+def test_a_browser_that_is_looking_sees_how_the_run_ended(board: RunStatus) -> None:
     """C8: the page is closed only when it has asked once more."""
     with serve(board, 0) as page:
         get(page, "/api/status")
@@ -198,9 +198,9 @@ def test_signals_stay_with_the_run_and_nothing_is_printed() -> None:
     """C8: in a process of its own, asked nonsense too."""
     program = (
         "import signal, socket, urllib.request\n"
-        "from headrace.ui import Board, serve\n"
+        "from headrace.ui import RunStatus, serve\n"
         "before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)\n"
-        "with serve(Board('orders', 'orders.lance'), 0) as page:\n"
+        "with serve(RunStatus('orders', 'orders.lance'), 0) as page:\n"
         "    urllib.request.urlopen(page.url).read()\n"
         "    with socket.create_connection(('127.0.0.1', int(page.url[:-1].rpartition(':')[2]))) as nonsense:\n"
         "        nonsense.sendall(b'nonsense\\r\\n\\r\\n')\n"
@@ -216,7 +216,7 @@ def test_signals_stay_with_the_run_and_nothing_is_printed() -> None:
 
 def test_a_process_that_forgets_to_close_it_ends_all_the_same() -> None:
     """C8: the page never keeps a run alive."""
-    program = "from headrace.ui import Board, serve; page = serve(Board('orders', 'orders.lance'), 0)"
+    program = "from headrace.ui import RunStatus, serve; page = serve(RunStatus('orders', 'orders.lance'), 0)"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=PROGRAM_SECONDS
     )
@@ -248,7 +248,7 @@ def test_metrics_before_the_first_epoch_make_nothing_up(page: Page) -> None:
     }
 
 
-def test_metrics_are_those_of_the_last_epoch_and_the_whole_run(board: Board, page: Page) -> None:
+def test_metrics_are_those_of_the_last_epoch_and_the_whole_run(board: RunStatus, page: Page) -> None:
     """C9: counters count the run, gauges the last that is known; nothing else of the process is there."""
     totals = Totals()
     tell(board, totals, progress(0, skipped=True), versions=3, fragments=5)
@@ -273,7 +273,7 @@ def test_metrics_are_those_of_the_last_epoch_and_the_whole_run(board: Board, pag
     assert get(page, "/metrics").headers["content-type"].startswith("text/plain; version=")
 
 
-def test_metrics_have_the_kinds_that_prometheus_needs(page: Page, board: Board) -> None:
+def test_metrics_have_the_kinds_that_prometheus_needs(page: Page, board: RunStatus) -> None:
     """C9: a rate over a gauge would be nonsense."""
     tell(board, Totals(), progress(0), versions=1, fragments=1)
     kinds = {family.name: family.type for family in text_string_to_metric_families(get(page, "/metrics").text)}
@@ -285,7 +285,7 @@ def test_metrics_have_the_kinds_that_prometheus_needs(page: Page, board: Board) 
     assert set(kinds.values()) == {"counter", "gauge"}
 
 
-def test_health_follows_the_run(board: Board, page: Page) -> None:
+def test_health_follows_the_run(board: RunStatus, page: Page) -> None:
     """C9: well until it fails, and then why not."""
     assert get(page, "/healthz")[::2] == (200, "ok\n")
     board.begin()
@@ -296,7 +296,7 @@ def test_health_follows_the_run(board: Board, page: Page) -> None:
     assert samples(page)["headrace_up", ""] == 0
 
 
-def test_a_run_that_ended_well_is_well_and_no_longer_up(board: Board, page: Page) -> None:
+def test_a_run_that_ended_well_is_well_and_no_longer_up(board: RunStatus, page: Page) -> None:
     """C9: an end is no failure."""
     board.end()
     assert get(page, "/healthz").status == 200

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headrace.cli.display import Display
     from headrace.pipeline.config import Pipeline
     from headrace.pipeline.progress import Progress, Totals
-    from headrace.ui import Board
+    from headrace.ui import RunStatus
 
 _log = logging.getLogger("headrace.ui")
 
@@ -39,9 +39,9 @@ def with_page(shown: Display, pipeline: Pipeline, port: int | None) -> Iterator[
     if port is None:
         yield shown
         return
-    from headrace.ui import Board, serve
+    from headrace.ui import RunStatus, serve
 
-    board = Board(pipeline.name, pipeline.table.uri)
+    board = RunStatus(pipeline.name, pipeline.table.uri)
     with serve(board, port) as page:
         shown.page(page.url)
         try:
@@ -54,7 +54,7 @@ def with_page(shown: Display, pipeline: Pipeline, port: int | None) -> Iterator[
 class _Told:
     """Tells the display and a board."""
 
-    def __init__(self, shown: Display, board: Board, counter: Counter) -> None:
+    def __init__(self, shown: Display, board: RunStatus, counter: Counter) -> None:
         self._shown = shown
         self._board = board
         self._counter = counter

@@ -27,10 +27,10 @@ def verify(table: str, storage: dict[str, str], checkpoint: str | None, query: s
     Reads the table's history; with --checkpoint, also what Spark has noted as done. Exits with 1 if something is wrong.
     """
     from headrace.tables.manage import checkpoint as checkpoints
-    from headrace.tables.manage.verify import audit
+    from headrace.tables.manage.verify import verify as verify_table
 
     known = checkpoints.read(checkpoint) if checkpoint else None
-    accounts = audit(open_store(table, storage), query=query, checkpoint=known)
+    accounts = verify_table(open_store(table, storage), query=query, checkpoint=known)
     for account in accounts:
         if is_json:
             print_json(

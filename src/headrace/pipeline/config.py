@@ -70,7 +70,7 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     name: str | None = None
 
 
-class Table(_Quiet, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class TableConfig(_Quiet, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """Where rows go.
 
     Attributes:
@@ -125,7 +125,7 @@ class Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     name: str
     source: Source
-    table: Table
+    table: TableConfig
     step: tuple[Step, ...] = ()
     checkpoint: str = ""
     trigger: str | None = None
@@ -259,7 +259,7 @@ class _Checker:
 
 
 def _fields_at(place: str) -> list[str]:
-    kinds: dict[str, type[msgspec.Struct]] = {"": Pipeline, "source": Source, "table": Table, "spark": Spark}
+    kinds: dict[str, type[msgspec.Struct]] = {"": Pipeline, "source": Source, "table": TableConfig, "spark": Spark}
     return list(kinds.get(place, Step).__struct_fields__)
 
 

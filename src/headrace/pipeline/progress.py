@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.spark.foreach_batch import Landed
+    from headrace.tables.commit.landed import Landed
 
 # Spark's names of what it does in an epoch, by ours.
 _PHASES = {
@@ -89,21 +89,21 @@ class Reports:
         """The sink is done with an epoch."""
         self.landed[landed.epoch] = landed
 
-    def progress(self, told: Mapping[str, Any]) -> Progress | None:
+    def progress(self, rowless_before: Mapping[str, Any]) -> Progress | None:
         """What Spark and the sink say of an epoch together; None if Spark's event is about no epoch, or an older one.
 
         While a query is idle, Spark reports triggers that found nothing, under the number that the next epoch gets.
         """
-        durations: Mapping[str, int] = told.get("durationMs") or {}
+        durations: Mapping[str, int] = rowless_before.get("durationMs") or {}
         if _RUNS not in durations:
             return None
-        landed = self.landed.pop(int(told["batchId"]), None)
+        landed = self.landed.pop(int(rowless_before["batchId"]), None)
         if landed is None:
             return None
         seconds = durations.get("triggerExecution", 0) / 1000
         phases = {name: sum(durations.get(each, 0) for each in parts) / 1000 for name, parts in _PHASES.items()}
         phases |= {"writing": landed.seconds_writing, "committing": landed.seconds_committing}
-        rows = sum(int(source.get("numInputRows", 0)) for source in told.get("sources", []))
+        rows = sum(int(source.get("numInputRows", 0)) for source in rowless_before.get("sources", []))
         return Progress(
             landed.epoch,
             rows,
@@ -113,7 +113,7 @@ class Reports:
             phases,
             landed.version,
             landed.was_skipped,
-            _lag(told.get("sources", [])),
+            _lag(rowless_before.get("sources", [])),
         )
 
 
@@ -128,11 +128,11 @@ def _lag(sources: list[Mapping[str, Any]]) -> tuple[int, str] | None:
     return None
 
 
-def _offset(told: Any) -> Any:
+def _offset(rowless_before: Any) -> Any:
     """An offset, which comes as JSON or as what that means, by the version of Spark."""
-    if not isinstance(told, str):
-        return told
+    if not isinstance(rowless_before, str):
+        return rowless_before
     try:
-        return json.loads(told)
+        return json.loads(rowless_before)
     except ValueError:
         return None

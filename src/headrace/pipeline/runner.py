@@ -182,7 +182,7 @@ class Job:
         """The epochs of which Spark has told since the last time."""
         if not self._reports.landed:
             return []
-        found = (self._reports.progress(_as_mapping(told)) for told in query.recentProgress)
+        found = (self._reports.progress(_as_mapping(rowless_before)) for rowless_before in query.recentProgress)
         return [progress for progress in found if progress is not None]
 
 
@@ -200,9 +200,9 @@ def _quietly(call: Callable[[], object]) -> None:
         return
 
 
-def _as_mapping(told: Any) -> Any:
+def _as_mapping(rowless_before: Any) -> Any:
     """Spark's progress, which is a mapping or a value of its own, by its version."""
-    return told if isinstance(told, dict) else json.loads(told.json)
+    return rowless_before if isinstance(rowless_before, dict) else json.loads(rowless_before.json)
 
 
 def _explained(error: Exception) -> HeadraceError:

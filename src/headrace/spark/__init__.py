@@ -2,5 +2,6 @@
 
 from headrace.spark.foreach_batch import LanceSink
 from headrace.spark.registration import register
+from headrace.tables.commit.landed import Landed
 
-__all__ = ["LanceSink", "register"]
+__all__ = ["LanceSink", "Landed", "register"]

@@ -11,7 +11,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -21,44 +21,22 @@ from headrace.spark import options as names
 from headrace.spark.registration import require_pyspark
 from headrace.spark.schema import arrow_schema
 from headrace.spark.task import current_task, run_of
-from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.landed import Landed
+from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.commit.message import TaskMessage
-from headrace.tables.commit.payload import Payload, Result, Rows
+from headrace.tables.commit.payload import AppendPayload, OverwritePayload, Payload
 from headrace.tables.location import Location
 from headrace.tables.settings import SinkSettings
 
 if TYPE_CHECKING:
     from headrace.tables.lance_store import LanceSnapshot
-    from headrace.tables.sink import Sink
+    from headrace.tables.sink import EpochSink
 
 _log = logging.getLogger("headrace.spark")
 _MODES = ("append", "complete", "update", "upsert")
 # What a mode is stamped as, where that is not its name: update appends.
-_STAMPED = {"update": Rows.mode}
+_STAMPED = {"update": AppendPayload.mode}
 Tasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-
-
-@dataclass(frozen=True, slots=True)
-class Landed:
-    """What became of an epoch.
-
-    Attributes:
-        epoch: The epoch.
-        version: The version that holds its rows; None if it had none, or had landed before.
-        was_skipped: Whether it had landed before.
-        rows: How many rows it brought.
-        files: How many data files; None for ``upsert``, where Lance writes them.
-        seconds_writing: How long the tasks took.
-        seconds_committing: How long the commit took.
-    """
-
-    epoch: int
-    version: int | None = None
-    was_skipped: bool = False
-    rows: int = 0
-    files: int | None = 0
-    seconds_writing: float = 0.0
-    seconds_committing: float = 0.0
 
 
 class LanceSink:
@@ -185,13 +163,13 @@ class LanceSink:
         require_pyspark((3, 5))
         return _Epoch(self._settings, self._mode, self._keys, self._run(df), epoch_id).land(df)
 
-    def _run(self, df: Any) -> Run:
+    def _run(self, df: Any) -> QueryRun:
         """The run Spark says this is; where it does not say (a direct call, Spark Connect), this object is the run."""
         try:
             found = run_of(df.sparkSession.sparkContext)
         except Exception:  # noqa: BLE001 - each kind of session refuses in its own way
             found = None
-        return found or Run(self._run_id)
+        return found or QueryRun(self._run_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,26 +187,26 @@ class _Epoch:
     settings: SinkSettings
     mode: str
     keys: tuple[str, ...]
-    run: Run
+    run: QueryRun
     number: int
 
     def land(self, df: Any) -> Landed:
         """Land the epoch's rows, unless they have landed before."""
-        from headrace.tables.sink import Sink
+        from headrace.tables.sink import EpochSink
         from headrace.tables.write import create
 
         started = time.monotonic()
-        sink = Sink(self.settings)
+        sink = EpochSink(self.settings)
         schema = arrow_schema(df.schema)
-        landing, mode = sink.landing(self.run), _STAMPED.get(self.mode, self.mode)
+        committer, mode = sink.committer(self.run), _STAMPED.get(self.mode, self.mode)
         snapshot = sink.prepare(
             schema,
             fills=self.mode != "upsert",
-            before_creation=lambda: landing.require_new(self.number, mode),
+            before_creation=lambda: committer.require_new(self.number, mode),
         )
         if self.mode == "upsert":
             create.require_keys(schema, snapshot.schema, self.keys)
-        if sink.may_be_replay(self.run) and landing.has_landed(self.number, mode):
+        if sink.may_be_replay(self.run) and committer.has_landed(self.number, mode):
             _log.info("Epoch %d of query %r has landed before.", self.number, self.settings.rules.query_id)
             # Its rows are not wanted, but what aggregations and joins remember of them is: Spark notes that only if
             # the epoch is run.
@@ -238,15 +216,15 @@ class _Epoch:
             return self._upsert(sink, snapshot, df, started)
         return self._write(sink, df, started, replaces=self.mode == "complete")
 
-    def _write(self, sink: Sink, df: Any, started: float, *, replaces: bool) -> Landed:
+    def _write(self, sink: EpochSink, df: Any, started: float, *, replaces: bool) -> Landed:
         messages = _run_tasks(df, _write(self.settings, replaces))
         try:
-            return self._commit(sink, Result(messages) if replaces else Rows(messages), started)
+            return self._commit(sink, OverwritePayload(messages) if replaces else AppendPayload(messages), started)
         except HeadraceError:
             sink.discard(messages, self.number)
             raise
 
-    def _upsert(self, sink: Sink, snapshot: LanceSnapshot, df: Any, started: float) -> Landed:
+    def _upsert(self, sink: EpochSink, snapshot: LanceSnapshot, df: Any, started: float) -> Landed:
         from headrace.tables.write import upsert
 
         location = self.settings.location
@@ -260,18 +238,10 @@ class _Epoch:
         finally:
             upsert.remove_staging(staging)
 
-    def _commit(self, sink: Sink, payload: Payload, started: float) -> Landed:
+    def _commit(self, sink: EpochSink, payload: Payload, started: float) -> Landed:
         written = time.monotonic()
-        outcome = sink.land(self.number, self.run, payload)
-        return Landed(
-            self.number,
-            outcome.version,
-            outcome.was_skipped,
-            payload.rows,
-            None if payload.files is None else len(payload.files),
-            written - started,
-            time.monotonic() - written,
-        )
+        landed = sink.land(self.number, self.run, payload)
+        return replace(landed, seconds_writing=written - started, seconds_committing=time.monotonic() - written)
 
 
 def _run_tasks(df: Any, tasks: Tasks) -> list[TaskMessage]:

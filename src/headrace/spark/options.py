@@ -12,13 +12,13 @@ from headrace.errors import ConfigurationError
 from headrace.tables.location import Location
 from headrace.tables.settings import (
     DEFAULT_LOOKBACK,
+    CompactionRules,
     FeedRules,
     FileSettings,
     Limit,
     ReadSettings,
     Rules,
     SinkSettings,
-    UpkeepRules,
 )
 
 T = TypeVar("T")
@@ -274,7 +274,7 @@ def _settings(parsed: Options, rules: Rules, *, creates: bool) -> SinkSettings:
     retained = parsed.number(RETAIN_VERSIONS, _FEWEST_RETAINED, 10**9)
     if retained is not None and every is None and above is None:
         raise ConfigurationError(
-            f"{RETAIN_VERSIONS} is part of upkeep, and upkeep is off.",
+            f"{RETAIN_VERSIONS} is part of compaction, and compaction is off.",
             hint=f"set {COMPACT_EVERY} or {COMPACT_ABOVE} too.",
         )
     versions = {version: version for version in _STORAGE_VERSIONS}
@@ -289,7 +289,7 @@ def _settings(parsed: Options, rules: Rules, *, creates: bool) -> SinkSettings:
         parsed.flag(CREATE, creates),
         parsed.flag(MERGE_SCHEMA),
         parsed.flag(OVERWRITE_SCHEMA),
-        UpkeepRules(every, above, retained),
+        CompactionRules(every, above, retained),
     )
 
 

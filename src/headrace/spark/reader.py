@@ -1,4 +1,4 @@
-"""The readers Spark calls: the driver plans slices, tasks read them. Thin: `tables` does the work."""
+"""The readers Spark calls: the driver plans splits, tasks read them. Thin: `tables` does the work."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from headrace.spark.filters import Pushed, conditions
 from headrace.spark.schema import arrow_schema, spark_schema
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.read.feed import Feed
-from headrace.tables.read.offset import Position
+from headrace.tables.read.offset import Offset
 from headrace.tables.read.scan import FEED_FIELDS, open_for, read, require_fit, table_schema, whole_table
-from headrace.tables.read.splits import Slice, dealt_out
+from headrace.tables.read.splits import Split, plan_tasks
 from headrace.tables.settings import NO_LIMIT, Limit, ReadSettings
 
 try:
@@ -40,7 +40,7 @@ else:
 class Part(InputPartition):
     """What one task reads."""
 
-    slices: tuple[Slice, ...]
+    splits: tuple[Split, ...]
 
 
 def schema_of(settings: ReadSettings) -> Any:
@@ -74,7 +74,7 @@ class LanceBatchReader(DataSourceReader):
         """
         if not isinstance(partition, Part):  # A table without rows has no parts, and Spark then makes one up.
             return iter(())
-        return read(partition.slices, self._settings.location, self._schema, condition=" AND ".join(self._conditions))
+        return read(partition.splits, self._settings.location, self._schema, condition=" AND ".join(self._conditions))
 
 
 class FilteringBatchReader(LanceBatchReader):
@@ -117,7 +117,7 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Feed(store, rules)
 
     @cached_property
-    def _beginning(self) -> Position:
+    def _beginning(self) -> Offset:
         return self._feed.begin()
 
     @property
@@ -149,9 +149,9 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if start is None:  # Before 4.2, where Spark does not say.
             newest = self._feed.newest()
-            return Position(newest + 1, 0, False, self._feed.transaction(newest), self._origin).to_json()
+            return Offset(newest + 1, 0, False, self._feed.transaction(newest), self._origin).to_json()
         most = Limit() if isinstance(limit, ReadAllAvailable) else self._settings.feed.limit
-        return self._feed.advance(Position.from_json(start), most, self._last).to_json()
+        return self._feed.advance(Offset.from_json(start), most, self._last).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Keep in mind where an AvailableNow run ends.
@@ -165,7 +165,7 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Runs on: the driver. Called: after each trigger. On failure: the query stops.
         """
-        return Position(self._feed.newest() + 1).to_json()
+        return Offset(self._feed.newest() + 1).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Deal out the rows between two offsets.
@@ -173,7 +173,7 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Runs on: the driver. Called: for each trigger that has something to read, and again after a restart if Spark
         had not noted that it was done. On failure: the query stops.
         """
-        return _parts(self._feed.slices(Position.from_json(start), Position.from_json(end)))
+        return _parts(self._feed.splits(Offset.from_json(start), Offset.from_json(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read some rows.
@@ -182,12 +182,12 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         assert isinstance(partition, Part)
         return read(
-            partition.slices,
+            partition.splits,
             self._settings.location,
             self._schema,
             with_changes=self._settings.feed.with_updates,
         )
 
 
-def _parts(slices: Sequence[Slice]) -> list[InputPartition]:
-    return [Part(tuple(group)) for group in dealt_out(slices)]
+def _parts(splits: Sequence[Split]) -> list[InputPartition]:
+    return [Part(tuple(group)) for group in plan_tasks(splits)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.tables.commit.ledger import Run, Task
+from headrace.tables.commit.ledger import QueryRun, Task
 
 RUN_ID = "spark.jobGroup.id"
 QUERY_ID = "sql.streaming.queryId"
@@ -22,7 +22,7 @@ def current_task() -> Task:
     return Task(context.partitionId(), run_of(context), int(epoch) if epoch else None)
 
 
-def run_of(context: Any) -> Run | None:
+def run_of(context: Any) -> QueryRun | None:
     """The run that a task, or a driver's thread, belongs to; None outside of a stream."""
     run_id, query_id = context.getLocalProperty(RUN_ID), context.getLocalProperty(QUERY_ID)
-    return Run(run_id, query_id) if run_id and query_id else None
+    return QueryRun(run_id, query_id) if run_id and query_id else None

@@ -12,11 +12,11 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from headrace.errors import HeadraceError, LandingError
 from headrace.spark.schema import arrow_schema
 from headrace.spark.task import current_task
-from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.commit.message import TaskMessage
-from headrace.tables.commit.payload import Payload, Result, Rows
+from headrace.tables.commit.payload import AppendPayload, OverwritePayload, Payload
 from headrace.tables.settings import SinkSettings
-from headrace.tables.sink import Sink
+from headrace.tables.sink import EpochSink
 from headrace.tables.write.data_files import write_rows
 
 
@@ -34,7 +34,7 @@ class _Writer:
         self._settings = settings
         self._replaces = overwrite
         rows = arrow_schema(schema)
-        sink, mode = Sink(settings), Result.mode if overwrite else Rows.mode
+        sink, mode = EpochSink(settings), OverwritePayload.mode if overwrite else AppendPayload.mode
         sink.prepare(rows, before_creation=lambda: sink.require_new(checkpoint, mode))
         self._schema = rows if settings.replaces_schema and overwrite else None
 
@@ -55,7 +55,7 @@ class _Writer:
         return CommitMessage(message.to_json())
 
     def _payload(self, messages: Sequence[TaskMessage]) -> Payload:
-        return Result(messages, self._schema) if self._replaces else Rows(messages)
+        return OverwritePayload(messages, self._schema) if self._replaces else AppendPayload(messages)
 
 
 class LanceStreamWriter(_Writer, DataSourceStreamArrowWriter):
@@ -72,7 +72,7 @@ class LanceStreamWriter(_Writer, DataSourceStreamArrowWriter):
         `abort` and the query stops.
         """
         reports = _reports(messages)
-        Sink(self._settings).land(batchId, _run_of(reports, batchId), self._payload(reports))
+        EpochSink(self._settings).land(batchId, _run_of(reports, batchId), self._payload(reports))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Remove what the epoch's tasks wrote.
@@ -91,7 +91,7 @@ class LanceBatchWriter(_Writer, DataSourceArrowWriter):
 
         Runs on: the driver. Called: once, when all tasks are done. On failure: Spark calls `abort` and the job fails.
         """
-        Sink(self._settings).land_batch(self._payload(_reports(messages)))
+        EpochSink(self._settings).land_batch(self._payload(_reports(messages)))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Remove what the job's tasks wrote.
@@ -107,7 +107,7 @@ def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskMessage
     return [TaskMessage.from_json(message.text) for message in messages if isinstance(message, CommitMessage)]
 
 
-def _run_of(reports: Sequence[TaskMessage], epoch: int) -> Run | None:
+def _run_of(reports: Sequence[TaskMessage], epoch: int) -> QueryRun | None:
     """The run all tasks belong to, None if there was no task.
 
     Raises:
@@ -127,4 +127,4 @@ def _discard(settings: SinkSettings, messages: Sequence[WriterCommitMessage | No
             reports += _reports([message])
         except HeadraceError:
             continue
-    Sink(settings).discard(reports, epoch)
+    EpochSink(settings).discard(reports, epoch)

@@ -30,7 +30,7 @@ from headrace.errors import (
     TableNotFoundError,
 )
 from headrace.tables.location import Location
-from headrace.tables.store import Append, Change, Column, Entry, Fence, Kind, Merge, Published, Replace
+from headrace.tables.store import Append, Column, Entry, Fence, Kind, Merge, Operation, Published, Replace
 
 _log = logging.getLogger("headrace.tables")
 
@@ -175,37 +175,37 @@ class LanceStore:
         self._schema = (int(dataset.version), dataset.lance_schema)
         return LanceSnapshot(dataset, self.location, self._files())
 
-    def publish(self, change: Change, *, read_version: int, properties: Mapping[str, str]) -> Published:
+    def publish(self, operation: Operation, *, read_version: int, properties: Mapping[str, str]) -> Published:
         """Make one new version, and find out what became of it if the answer does not come."""
-        transaction = self._transaction(change, read_version, dict(properties))
+        transaction = self._transaction(operation, read_version, dict(properties))
         try:
             dataset = LanceDataset.commit(
                 self._uri,
                 transaction,
-                max_retries=_STRICT if isinstance(change, Replace) else _RETRIES,
+                max_retries=_STRICT if isinstance(operation, Replace) else _RETRIES,
                 **self._arguments(),
             )
         except LanceConflict as error:
             raise CommitConflictError(
                 f"The commit to {self.location} met a concurrent change: {self._said(error)}",
-                retryable=bool(error.retryable) or isinstance(change, Replace),
+                retryable=bool(error.retryable) or isinstance(operation, Replace),
                 hint="the epoch has not landed; restart the query, which sends it again.",
             ) from self.location.cause(error)
         except lance_errors() as error:
             return self._find_out(transaction.uuid, read_version, error)
         return Published(int(dataset.version), transaction.uuid)
 
-    def _transaction(self, change: Change, read_version: int, properties: dict[str, str]) -> Transaction:
-        if isinstance(change, Merge):
-            merge: Transaction = change.transaction
+    def _transaction(self, operation: Operation, read_version: int, properties: dict[str, str]) -> Transaction:
+        if isinstance(operation, Merge):
+            merge: Transaction = operation.transaction
             return Transaction(merge.read_version, merge.operation, merge.uuid, properties)
-        if isinstance(change, Fence):
-            operation: Any = LanceOperation.Project(self._schema_at(read_version))
-        elif isinstance(change, Append):
-            operation = LanceOperation.Append(_fragments(change.fragments))
+        if isinstance(operation, Fence):
+            lance_operation: Any = LanceOperation.Project(self._schema_at(read_version))
+        elif isinstance(operation, Append):
+            lance_operation = LanceOperation.Append(_fragments(operation.fragments))
         else:
-            operation = LanceOperation.Overwrite(change.schema, _fragments(change.fragments))
-        return Transaction(read_version, operation, transaction_properties=properties)
+            lance_operation = LanceOperation.Overwrite(operation.schema, _fragments(operation.fragments))
+        return Transaction(read_version, lance_operation, transaction_properties=properties)
 
     def _schema_at(self, version: int) -> Any:
         """The schema of a version, which is nearly always the one that was opened last."""

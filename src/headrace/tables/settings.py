@@ -55,8 +55,8 @@ class FileSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class UpkeepRules:
-    """When upkeep is due, and what it does.
+class CompactionRules:
+    """When compaction is due, and what it does.
 
     Attributes:
         every_epochs: Compact after every so many epochs; None for not by epochs.
@@ -88,7 +88,7 @@ class SinkSettings:
         creates_table: Whether to make a table that is not there.
         merges_schema: Whether to add columns the table does not have.
         replaces_schema: Whether a batch overwrite brings its own schema.
-        upkeep: When to compact.
+        compaction: When to compact.
     """
 
     location: Location
@@ -97,7 +97,7 @@ class SinkSettings:
     creates_table: bool = False
     merges_schema: bool = False
     replaces_schema: bool = False
-    upkeep: UpkeepRules = field(default_factory=UpkeepRules)
+    compaction: CompactionRules = field(default_factory=CompactionRules)
 
 
 @dataclass(frozen=True, slots=True)

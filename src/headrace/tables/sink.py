@@ -10,15 +10,16 @@ from typing import TypeVar
 import pyarrow as pa
 
 from headrace.errors import CommitUnknownError, HeadraceError, StorageError
-from headrace.tables.commit.ledger import Run
-from headrace.tables.commit.lookup import Memory
+from headrace.tables.commit.landed import Landed
+from headrace.tables.commit.ledger import QueryRun
+from headrace.tables.commit.lookup import RunState
 from headrace.tables.commit.message import TaskMessage
 from headrace.tables.commit.payload import Payload
-from headrace.tables.commit.protocol import Landing, Outcome, land_once
+from headrace.tables.commit.protocol import EpochCommitter, commit_batch
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
 from headrace.tables.location import Location
 from headrace.tables.manage import checkpoint as checkpoints
-from headrace.tables.manage.compact import Upkeep
+from headrace.tables.manage.compact import Compactor
 from headrace.tables.settings import SinkSettings
 from headrace.tables.write import create
 
@@ -29,13 +30,13 @@ _log = logging.getLogger("headrace.tables")
 
 _MOST_REMEMBERED = 256
 
-upkeep = Upkeep()
+compactor = Compactor()
 
-_memories: OrderedDict[tuple[Location, str, str], Memory] = OrderedDict()
+_states: OrderedDict[tuple[Location, str, str], RunState] = OrderedDict()
 _doubtful: OrderedDict[tuple[Location, str, int], None] = OrderedDict()
 
 
-class Sink:
+class EpochSink:
     """Lands the epochs of one query."""
 
     def __init__(self, settings: SinkSettings) -> None:
@@ -82,34 +83,34 @@ class Sink:
         """
         known = checkpoints.read_if_local(checkpoint)
         if known is not None:
-            self.landing(Run("", known.id)).require_new(max(known.planned, default=0), mode)
+            self.committer(QueryRun("", known.id)).require_new(max(known.planned, default=0), mode)
 
-    def landing(self, run: Run | None) -> Landing:
+    def committer(self, run: QueryRun | None) -> EpochCommitter:
         """The commit protocol for one run."""
         table = f"the table {self.settings.location}"
-        return Landing(self.store, self.settings.rules, run, self._memory(run), table=table)
+        return EpochCommitter(self.store, self.settings.rules, run, self._state(run), table=table)
 
-    def may_be_replay(self, run: Run) -> bool:
+    def may_be_replay(self, run: QueryRun) -> bool:
         """Whether the next epoch of the run may have landed before: only its first can."""
-        return self._memory(run).last is None
+        return self._state(run).last is None
 
-    def land(self, epoch: int, run: Run | None, payload: Payload) -> Outcome:
-        """Land one epoch; see `Landing.land`."""
+    def land(self, epoch: int, run: QueryRun | None, payload: Payload) -> Landed:
+        """Land one epoch; see `EpochCommitter.commit`."""
         location = self.settings.location
-        landing = self.landing(run)
+        committer = self.committer(run)
         try:
-            outcome = landing.land(epoch, payload)
+            landed = committer.commit(epoch, payload)
         finally:
-            if landing.may_have_landed:
+            if committer.may_have_landed:
                 _remember(_doubtful, (location, self.settings.rules.query_id, epoch), None)
-        if outcome.version is not None:
-            upkeep.after_commit(location, self.settings.upkeep, epoch)
-        return outcome
+        if landed.version is not None:
+            compactor.after_commit(location, self.settings.compaction, epoch)
+        return landed
 
-    def land_batch(self, payload: Payload) -> Outcome:
-        """Commit what a batch job wrote; see `land_once`."""
+    def land_batch(self, payload: Payload) -> int | None:
+        """Commit what a batch job wrote; see `commit_batch`."""
         try:
-            return land_once(self.store, payload)
+            return commit_batch(self.store, payload)
         except (CommitUnknownError, StorageError):
             _remember(_doubtful, (self.settings.location, "", 0), None)
             raise
@@ -126,20 +127,20 @@ class Sink:
         except HeadraceError as error:
             _log.warning("Files of a failed epoch of %s stay until cleanup finds them: %s", location, error)
 
-    def _memory(self, run: Run | None) -> Memory:
+    def _state(self, run: QueryRun | None) -> RunState:
         if run is None:
-            return Memory()
+            return RunState()
         key = (self.settings.location, self.settings.rules.query_id, run.id)
-        return _remember(_memories, key, _memories.get(key) or Memory())
+        return _remember(_states, key, _states.get(key) or RunState())
 
 
 def _files_of(snapshot: LanceSnapshot) -> set[str]:
     return {file.path for fragment in snapshot.dataset.get_fragments() for file in fragment.data_files()}
 
 
-def _remember(memory: OrderedDict[Key, Value], key: Key, value: Value) -> Value:
-    memory[key] = value
-    memory.move_to_end(key)
-    while len(memory) > _MOST_REMEMBERED:
-        memory.popitem(last=False)
+def _remember(state: OrderedDict[Key, Value], key: Key, value: Value) -> Value:
+    state[key] = value
+    state.move_to_end(key)
+    while len(state) > _MOST_REMEMBERED:
+        state.popitem(last=False)
     return value

@@ -79,7 +79,7 @@ class Fence:
     """Change nothing, but make every append and merge in flight fail. Fails itself if one slipped in before."""
 
 
-Change = Append | Replace | Merge | Fence
+Operation = Append | Replace | Merge | Fence
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ class Store(Protocol):
             StorageError: It cannot be read.
         """
 
-    def publish(self, change: Change, *, read_version: int, properties: Mapping[str, str]) -> Published:
+    def publish(self, operation: Operation, *, read_version: int, properties: Mapping[str, str]) -> Published:
         """Make one new version.
 
         Raises:

@@ -1,6 +1,6 @@
 """The status page of a run: what it has done, served on a port of this machine. Loads neither Spark nor Lance."""
 
 from headrace.ui.server import Page, serve
-from headrace.ui.status import Board
+from headrace.ui.status import RunStatus
 
-__all__ = ["Board", "Page", "serve"]
+__all__ = ["Page", "RunStatus", "serve"]

@@ -18,7 +18,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.ui.metrics import Metrics
-from headrace.ui.status import FAILED, Board
+from headrace.ui.status import FAILED, RunStatus
 
 # The page's files, and what they are: a guess would depend on the machine's own list, and browsers refuse a wrong one.
 _FILES = {
@@ -42,7 +42,7 @@ _HEADERS = {
 _Answer = Callable[[Request], Awaitable[Response]]
 
 
-def app(board: Board, *, is_local: bool, on_status: Callable[[], object] = lambda: None) -> ASGIApp:
+def app(board: RunStatus, *, is_local: bool, on_status: Callable[[], object] = lambda: None) -> ASGIApp:
     """The application.
 
     Args:
@@ -106,7 +106,7 @@ class _Guard:
 
 
 def _name(host: str) -> str:
-    """A QueryRunner header without its port; an IPv6 address without its brackets."""
+    """A Host header without its port; an IPv6 address without its brackets."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]

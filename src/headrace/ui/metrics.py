@@ -8,13 +8,13 @@ from typing import Any
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from headrace.ui.status import ENDED, FAILED, Board
+from headrace.ui.status import ENDED, FAILED, RunStatus
 
 
 class Metrics:
     """The metrics of one board, in a registry of their own: what else the process counts is not among them."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, board: RunStatus) -> None:
         self._board = board
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(self)

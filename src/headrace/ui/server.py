@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from headrace.errors import ConfigurationError, MissingExtraError
-from headrace.ui.status import Board
+from headrace.ui.status import RunStatus
 
 if TYPE_CHECKING:
     from uvicorn import Server
@@ -24,7 +24,7 @@ _LAST_LOOK_SECONDS = 1.5
 _PATIENCE_SECONDS = 5.0
 
 
-def serve(board: Board, port: int, host: str = "127.0.0.1") -> Page:
+def serve(board: RunStatus, port: int, host: str = "127.0.0.1") -> Page:
     """Serve a board, on a thread that does not keep the process alive.
 
     Args:
@@ -72,7 +72,7 @@ def serve(board: Board, port: int, host: str = "127.0.0.1") -> Page:
 class Page:
     """A board that is being served. Closing it, also by ``with``, ends that; closing it again does nothing."""
 
-    def __init__(self, board: Board, server: Server, listening: socket.socket, seen: _Seen) -> None:
+    def __init__(self, board: RunStatus, server: Server, listening: socket.socket, seen: _Seen) -> None:
         host, port = listening.getsockname()[:2]
         self._url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
         self._board = board

@@ -54,7 +54,7 @@ class _Epoch:
         }
 
 
-class Board:
+class RunStatus:
     """What is known of a run. Any thread may use it.
 
     Args:

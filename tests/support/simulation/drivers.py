@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 from memory_store import MemorySnapshot, MergedRows
 
 from headrace.errors import HeadraceError
-from headrace.tables.commit.ledger import Run
-from headrace.tables.commit.lookup import Memory
+from headrace.tables.commit.ledger import QueryRun
+from headrace.tables.commit.lookup import RunState
 from headrace.tables.commit.message import TaskMessage
-from headrace.tables.commit.payload import Payload, Result, Rows, Upserts
-from headrace.tables.commit.protocol import Landing
+from headrace.tables.commit.payload import AppendPayload, OverwritePayload, Payload, UpsertPayload
+from headrace.tables.commit.protocol import EpochCommitter
 from headrace.tables.settings import Rules
 from headrace.tables.store import Merge
 from simulation.oracle import WatchedStore
@@ -60,10 +60,10 @@ class Driver:
         self._world = world
         self.query = query
         self.checkpoint = checkpoint
-        self.run = Run(name, checkpoint.id)
+        self.run = QueryRun(name, checkpoint.id)
         plan = world.plan
         self._rules = Rules(query.id, plan.lookback, on_history_gap, plan.accepts_reset, accepts_replaced)  # type: ignore[arg-type]
-        self.memory = Memory()
+        self.state = RunState()
         self.error: HeadraceError | None = None
         self.process = Process(name, self._drive)
 
@@ -97,17 +97,17 @@ class Driver:
             epoch += 1
 
     def _land(self, store: SimulatedStore, epoch: int) -> None:
-        landing = Landing(store, self._rules, self.run, self.memory, pause=lambda seconds: None)
-        if self._world.plan.way == "sink" and self.memory.last is None and landing.has_landed(epoch, self.query.mode):
+        committer = EpochCommitter(store, self._rules, self.run, self.state, pause=lambda seconds: None)
+        if self._world.plan.way == "sink" and self.state.last is None and committer.has_landed(epoch, self.query.mode):
             store.say(f"is told that epoch {epoch} has landed before")
             self._world.oracle.was_acknowledged(self.query, epoch, None, self.checkpoint.id)
             return
         payload = self._write(store, epoch)
         strokes = store.weather.strokes
         try:
-            outcome = landing.land(epoch, payload)
+            outcome = committer.commit(epoch, payload)
         except HeadraceError:
-            if not landing.may_have_landed:
+            if not committer.may_have_landed:
                 self._discard(store, payload.files or ())
             raise
         if payload.is_nothing and store.weather.strokes > strokes:
@@ -119,7 +119,7 @@ class Driver:
         """The tasks' work, two of them; of one that is run twice, one file is in the way of nobody."""
         rows, table = self.query.rows(epoch), self._world.table
         if self.query.mode == "upsert":
-            return Upserts(len(rows), lambda snapshot: self._merge(snapshot, rows))
+            return UpsertPayload(len(rows), lambda snapshot: self._merge(snapshot, rows))
         snapshot = store.open()
         replaces = self.query.mode == "complete"
         columns = dict(snapshot.columns_of_new(snapshot.schema) if replaces else snapshot.columns())
@@ -130,7 +130,7 @@ class Driver:
                 table.write_file(part)
             files = (table.write_file(part),) if part else ()
             messages.append(TaskMessage(partition, len(part), files, columns if part else None))
-        return Result(messages) if replaces else Rows(messages)
+        return OverwritePayload(messages) if replaces else AppendPayload(messages)
 
     def _merge(self, snapshot: Any, rows: Sequence[int]) -> Merge:
         table, seen = self._world.table, snapshot.inner

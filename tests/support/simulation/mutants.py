@@ -9,27 +9,27 @@ from typing import Any
 from unittest.mock import patch
 
 from headrace.tables.commit import bookmark, ledger, lookup, protocol
-from headrace.tables.commit.ledger import Decision, Run, Stamp
-from headrace.tables.commit.lookup import History
-from headrace.tables.commit.payload import Rows, Upserts
-from headrace.tables.commit.protocol import Landing
-from headrace.tables.commit.rowless import Passed
+from headrace.tables.commit.ledger import Decision, QueryRun, Stamp
+from headrace.tables.commit.lookup import StampReader
+from headrace.tables.commit.payload import AppendPayload, UpsertPayload
+from headrace.tables.commit.protocol import EpochCommitter
+from headrace.tables.commit.rowless import RowlessEpochs
 from simulation.plan import EVENTS, FAULTS, OTHERS, Query
 
 _decide = ledger.decide
 
 
-def _never_skip(newest: Stamp | None, epoch: int, run: Run, **rules: Any) -> Decision:
+def _never_skip(newest: Stamp | None, epoch: int, run: QueryRun, **rules: Any) -> Decision:
     """Whether the epoch is newer than the newest stamp does not matter."""
     return _decide(newest, epoch if newest is None else max(epoch, newest.epoch + 1), run, **rules)
 
 
-def _never_reset(newest: Stamp | None, epoch: int, run: Run, **rules: Any) -> Decision:
+def _never_reset(newest: Stamp | None, epoch: int, run: QueryRun, **rules: Any) -> Decision:
     """Which checkpoint an epoch is of does not matter."""
-    return _decide(newest, epoch, Run(run.id), **rules)
+    return _decide(newest, epoch, QueryRun(run.id), **rules)
 
 
-def _never_given_up(newest: Stamp | None, epoch: int, run: Run, **rules: Any) -> Decision:
+def _never_given_up(newest: Stamp | None, epoch: int, run: QueryRun, **rules: Any) -> Decision:
     """Which checkpoints came before does not matter."""
     return _decide(newest and replace(newest, given_up=()), epoch, run, **rules)
 
@@ -44,22 +44,22 @@ def _nothing(*_: object, **__: object) -> None:
 
 # What is taken out, and what is put in its place: an object, the name of a part of it, and the other part.
 _MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
-    "the fence": [(Rows, "is_fenced", False), (Upserts, "is_fenced", False)],
+    "the fence": [(AppendPayload, "is_fenced", False), (UpsertPayload, "is_fenced", False)],
     "the newest-stamp rule": [(ledger, "decide", _never_skip)],
     "the look at the checkpoint": [(ledger, "decide", _never_reset)],
     "the memory of checkpoints that were given up": [(ledger, "decide", _never_given_up)],
-    "the verification": [(Landing, "_verify", _nothing)],
-    "the look for rivals after a commit": [(Landing, "_require_alone", _nothing)],
-    "the error about missing history": [(History, "_report_gap", _nothing)],
+    "the verification": [(EpochCommitter, "_verify", _nothing)],
+    "the look for rivals after a commit": [(EpochCommitter, "_require_alone", _nothing)],
+    "the error about missing history": [(StampReader, "_report_gap", _nothing)],
     "the care for files that may have landed": [
-        (Landing, "may_have_landed", property(lambda self: False, lambda self, value: None)),
+        (EpochCommitter, "may_have_landed", property(lambda self: False, lambda self, value: None)),
     ],
     "the bookmark of each run": [(bookmark, "_name", lambda stamp: bookmark.key_of(stamp.query_id) + ".json")],
-    "the other runs' bookmarks": [(History, "bookmark_above", _nothing)],
-    "the look for epochs that were lost with a table": [(Landing, "_require_not_lost", _nothing)],
-    "the look for a table that was overwritten": [(Landing, "_require_not_replaced", _nothing)],
-    "the note of an epoch without rows": [(Passed, "add_empty", _nothing)],
-    "the suspicion of holes": [(protocol, "may_fill_hole", _never), (lookup, "may_fill_hole", _never)],
+    "the other runs' bookmarks": [(StampReader, "bookmark_above", _nothing)],
+    "the look for epochs that were lost with a table": [(EpochCommitter, "_require_not_lost", _nothing)],
+    "the look for a table that was overwritten": [(EpochCommitter, "_require_not_replaced", _nothing)],
+    "the note of an epoch without rows": [(RowlessEpochs, "add_empty", _nothing)],
+    "the suspicion of gaps": [(protocol, "may_fill_gap", _never), (lookup, "may_fill_gap", _never)],
 }
 MUTANTS = tuple(_MUTANTS)
 

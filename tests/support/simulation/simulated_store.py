@@ -12,7 +12,7 @@ from stepping import SteppedSnapshot, Steps
 
 from headrace.errors import CommitConflictError, CommitUnknownError, StorageError
 from headrace.tables.commit import ledger
-from headrace.tables.store import Change, Entry, Fence, Published
+from headrace.tables.store import Entry, Fence, Operation, Published
 from simulation.oracle import WatchedStore
 from simulation.plan import Plan
 from simulation.processes import Process
@@ -79,13 +79,13 @@ class SimulatedStore(Steps):
         self.say(f"opens version {snapshot.version}")
         return SimulatedSnapshot(snapshot, self)
 
-    def publish(self, change: Change, *, read_version: int, properties: Mapping[str, str]) -> Published:
+    def publish(self, operation: Operation, *, read_version: int, properties: Mapping[str, str]) -> Published:
         epoch = properties.get(ledger.EPOCH_ID)
-        what = "a fence" if isinstance(change, Fence) else f"epoch {epoch}"
+        what = "a fence" if isinstance(operation, Fence) else f"epoch {epoch}"
         name = f"commits {what} on version {read_version}"
 
         def commit() -> Published:
-            return self.inner.publish(change, read_version=read_version, properties=properties)
+            return self.inner.publish(operation, read_version=read_version, properties=properties)
 
         self._may_nap()
         self.process.give_way()

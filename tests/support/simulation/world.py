@@ -180,7 +180,7 @@ class World:
         if self.drivers:
             driver = self.chance.choice(self.drivers)
             self.story.say(driver.run.id, "gets a new process, which remembers nothing")
-            driver.memory = type(driver.memory)()
+            driver.state = type(driver.state)()
 
     def _reset(self, query: Query) -> None:
         """Somebody starts the query from an empty checkpoint: beside others, or later again from a copy of it."""

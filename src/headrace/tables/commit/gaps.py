@@ -1,4 +1,4 @@
-"""Holes: what cleanup leaves above a version that it spares, and how an overwrite can fall into one.
+"""Gaps: what cleanup leaves above a version that it spares, and how an overwrite can fall into one.
 
 An overwrite becomes the version after the one it was based on, and nothing else. If the versions after that one were
 removed meanwhile, but not it, as when it is tagged, the place is free: the overwrite is acknowledged, and lies below
@@ -17,8 +17,8 @@ def missing_between(snapshot: Snapshot, above: int, below: int) -> list[int]:
     return [version for version in between if version not in kept]
 
 
-def may_fill_hole(snapshot: Snapshot, version: int) -> bool:
-    """Whether an overwrite may lie in a hole, so that its rows are in no later version.
+def may_fill_gap(snapshot: Snapshot, version: int) -> bool:
+    """Whether an overwrite may lie in a gap, so that its rows are in no later version.
 
     It does not if it is the newest; if the version after it has one of its files; if the version before it is gone; or
     if nothing below it was ever removed or tagged.

@@ -40,7 +40,7 @@ _SHORT_ID = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class QueryRun:
     """One run of a query, from start to stop.
 
     Attributes:
@@ -57,7 +57,7 @@ class Task:
     """Which task writes: its partition, and whose rows they are."""
 
     partition: int
-    run: Run | None = None
+    run: QueryRun | None = None
     epoch: int | None = None
 
 
@@ -87,7 +87,7 @@ class Stamp:
     given_up: tuple[str, ...] = ()
     mode: str = ""
 
-    def is_of_another_checkpoint(self, run: Run) -> bool:
+    def is_of_another_checkpoint(self, run: QueryRun) -> bool:
         """Whether it is known to be of another checkpoint than a run's."""
         return bool(self.checkpoint and run.checkpoint) and self.checkpoint != run.checkpoint
 
@@ -161,7 +161,7 @@ class Decision(Enum):
 def decide(
     newest: Stamp | None,
     epoch: int,
-    run: Run,
+    run: QueryRun,
     *,
     mode: str = "",
     is_established: bool = False,
@@ -232,7 +232,7 @@ def _mode_name(mode: str) -> str:
 
 
 def next_stamp(
-    newest: Stamp | None, query_id: str, epoch: int, run: Run, *, mode: str = "", fence_after: int | None = None
+    newest: Stamp | None, query_id: str, epoch: int, run: QueryRun, *, mode: str = "", fence_after: int | None = None
 ) -> Stamp:
     """The stamp that follows ``newest``: it remembers the runs, and checkpoints, that were taken over from.
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from headrace.errors import HistoryGapError
 from headrace.tables.commit import bookmark, replaced
 from headrace.tables.commit.bookmark import Bookmark
-from headrace.tables.commit.gaps import may_fill_hole, missing_between
-from headrace.tables.commit.ledger import Run, Stamp, stamp_of
-from headrace.tables.commit.rowless import Passed
+from headrace.tables.commit.gaps import may_fill_gap, missing_between
+from headrace.tables.commit.ledger import QueryRun, Stamp, stamp_of
+from headrace.tables.commit.rowless import RowlessEpochs
 from headrace.tables.settings import Rules
 from headrace.tables.store import Entry, Kind, Published, Snapshot, Store
 
@@ -23,7 +23,7 @@ _log = logging.getLogger("headrace.tables")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class HistoryScan:
     """What reading the history down from a version brought up.
 
     Attributes:
@@ -42,17 +42,17 @@ class Seen:
 
 
 @dataclass(slots=True)
-class Memory:
+class RunState:
     """What a process remembers of a run: where it stamped last. Safe to lose; then the table is read instead."""
 
     last: Bookmark | None = None
     versions_read: int = 0
-    seen: Seen | None = None
-    passed: Passed = field(default_factory=Passed)
+    scan: HistoryScan | None = None
+    rowless: RowlessEpochs = field(default_factory=RowlessEpochs)
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class Lookup:
     """What a look-up found.
 
     Attributes:
@@ -69,15 +69,15 @@ class Finding:
 
 
 @dataclass
-class History:
+class StampReader:
     """What the history of a table says of one query, seen from one run."""
 
     store: Store
     rules: Rules
-    run: Run | None
-    memory: Memory
+    run: QueryRun | None
+    state: RunState
 
-    def look_up(self, *, may_rebase: bool) -> Finding:
+    def look_up(self, *, may_rebase: bool) -> Lookup:
         """Steps 1 and 2 of the protocol.
 
         Args:
@@ -88,62 +88,62 @@ class History:
             HistoryGapError: Versions that matter are missing, and the rules say to stop then.
         """
         snapshot = self.store.open()
-        known = self.memory.last
+        known = self.state.last
         if known is not None:
             return self._since(known, snapshot, may_rebase=may_rebase)
         return self._everything(snapshot)
 
-    def _since(self, known: Bookmark, snapshot: Snapshot, *, may_rebase: bool) -> Finding:
+    def _since(self, known: Bookmark, snapshot: Snapshot, *, may_rebase: bool) -> Lookup:
         """In a run that has stamped before: only what came after its last stamp can matter."""
         if not self._is_kept_or_cleaned(known.at, snapshot):
             raise replaced.recreated_under(self.rules.query_id, known.at.version)
         versions: Sequence[int] = range(snapshot.version, known.at.version, -1)
         is_capped = may_rebase and len(versions) > self.rules.lookback
         if is_capped:
-            seen = self._read(snapshot, versions[: self.rules.lookback])
+            scan = self._read(snapshot, versions[: self.rules.lookback])
         elif len(versions) > self.rules.lookback:
-            seen = self._read(snapshot, snapshot.kept_versions(known.at.version), down_to=known.at.version)
+            scan = self._read(snapshot, snapshot.kept_versions(known.at.version), down_to=known.at.version)
         else:
-            seen = self._read(snapshot, versions)
-        seen = self._settled(seen, known.at.version, snapshot)
-        if seen.stamp is None or seen.stamp.run == known.stamp.run:
-            self._require_not_replaced(seen)
-        if seen.stamp is not None:
-            return Finding(snapshot, seen.stamp, snapshot.version)
+            scan = self._read(snapshot, versions)
+        scan = self._settled(scan, known.at.version, snapshot)
+        if scan.stamp is None or scan.stamp.run == known.stamp.run:
+            self._require_not_replaced(scan)
+        if scan.stamp is not None:
+            return Lookup(snapshot, scan.stamp, snapshot.version)
         if not is_capped:
-            return Finding(snapshot, known.stamp, snapshot.version)
+            return Lookup(snapshot, known.stamp, snapshot.version)
         # What was left unread may hold a rival's fence. Based on our own last version, the commit would meet it; if
         # it was cleaned away since, the rival's bookmark is still there.
         rival = self.bookmark_above(known.at.version, snapshot)
-        return Finding(snapshot, rival.stamp if rival else known.stamp, known.at.version)
+        return Lookup(snapshot, rival.stamp if rival else known.stamp, known.at.version)
 
-    def _everything(self, snapshot: Snapshot) -> Finding:
+    def _everything(self, snapshot: Snapshot) -> Lookup:
         """In a process that knows nothing of the run: down to the bookmark, or to the beginning.
 
         What was read once is not read again: a table that others write to all the time would change faster than its
         history could be read, and the run never get to take over.
         """
-        before = self.memory.seen
+        before = self.state.scan
         if before is not None and before.at is not None and self._is_kept_or_cleaned(before.at, snapshot):
             floor = before.at.version
-            seen = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
-            seen = replace(seen, at=seen.at or before.at)
-            if seen.stamp is None:
-                seen = replace(
-                    seen,
+            scan = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
+            scan = replace(scan, at=scan.at or before.at)
+            if scan.stamp is None:
+                scan = replace(
+                    scan,
                     stamp=before.stamp,
                     stamped_at=before.stamped_at,
-                    replaced=seen.replaced + before.replaced,
+                    replaced=scan.replaced + before.replaced,
                 )
         else:
-            snapshot, seen = self._from_bookmark(snapshot)
-        self.memory.seen = seen
-        if seen.stamp is not None and self.run is not None and seen.stamp.run == self.run.id:
-            self._require_not_replaced(seen)
-        by = replaced.undoing(seen.replaced, seen.stamped_at) if seen.stamp is not None else None
-        return Finding(snapshot, seen.stamp, snapshot.version, by)
+            snapshot, scan = self._from_bookmark(snapshot)
+        self.state.scan = scan
+        if scan.stamp is not None and self.run is not None and scan.stamp.run == self.run.id:
+            self._require_not_replaced(scan)
+        by = replaced.undoing(scan.replaced, scan.stamped_at) if scan.stamp is not None else None
+        return Lookup(snapshot, scan.stamp, snapshot.version, by)
 
-    def _from_bookmark(self, snapshot: Snapshot) -> tuple[Snapshot, Seen]:
+    def _from_bookmark(self, snapshot: Snapshot) -> tuple[Snapshot, HistoryScan]:
         mark = bookmark.read(self.store, self.rules.query_id)
         if mark is not None and mark.at.version > snapshot.version:
             snapshot = self.store.open()  # Perhaps it was made between the two.
@@ -154,18 +154,18 @@ class History:
             )
             mark = None
         floor = mark.at.version if mark else 0
-        seen = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
+        scan = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
         if mark is None:
-            return snapshot, seen
-        newest = seen.stamp or mark.stamp
+            return snapshot, scan
+        newest = scan.stamp or mark.stamp
         if newest.checkpoint == mark.stamp.checkpoint and newest.epoch < mark.stamp.epoch:
             newest = replace(newest, epoch=mark.stamp.epoch)  # Epochs of one checkpoint only go up.
-        stamped_at = seen.stamped_at if seen.stamp is not None else mark.at.version
-        return snapshot, replace(seen, at=seen.at or mark.at, stamp=newest, stamped_at=stamped_at)
+        stamped_at = scan.stamped_at if scan.stamp is not None else mark.at.version
+        return snapshot, replace(scan, at=scan.at or mark.at, stamp=newest, stamped_at=stamped_at)
 
-    def _read(self, snapshot: Snapshot, versions: Sequence[int], *, down_to: int | None = None) -> Seen:
+    def _read(self, snapshot: Snapshot, versions: Sequence[int], *, down_to: int | None = None) -> HistoryScan:
         """Read versions, newest first, until one carries a stamp of the query."""
-        seen = Seen()
+        scan = HistoryScan()
         missing: list[int] = []
         expected = snapshot.version
         for version in versions:
@@ -176,20 +176,20 @@ class History:
                 missing.append(version)
                 continue
             if version == snapshot.version:
-                seen = replace(seen, at=Published(version, entry.uuid))
+                scan = replace(scan, at=Published(version, entry.uuid))
             stamp = stamp_of(entry.properties, self.rules.query_id)
             if stamp is not None:
                 if stamp.read_version is not None:  # It speaks for the versions before it only as far as it looked.
                     missing.extend(missing_between(snapshot, stamp.read_version, version))
-                if entry.kind is Kind.REPLACE and may_fill_hole(snapshot, version):
+                if entry.kind is Kind.REPLACE and may_fill_gap(snapshot, version):
                     # Then its result is not in the table; and if it is, to land it once more changes nothing.
                     stamp = replace(stamp, epoch=stamp.epoch - 1)
-                return replace(seen, stamp=stamp, stamped_at=version, missing=tuple(missing))
+                return replace(scan, stamp=stamp, stamped_at=version, missing=tuple(missing))
             if entry.kind in (Kind.REPLACE, Kind.RESTORE):
-                seen = replace(seen, replaced=(*seen.replaced, entry))
+                scan = replace(scan, replaced=(*scan.replaced, entry))
         if down_to is not None:
             missing.extend(range(expected, down_to, -1))
-        return replace(seen, missing=tuple(missing))
+        return replace(scan, missing=tuple(missing))
 
     def require_whole(self, snapshot: Snapshot, above: int, below: int, known: Stamp | None) -> None:
         """See that none of the versions between two others was removed unread.
@@ -201,28 +201,28 @@ class History:
         if missing:
             self._report_gap(missing, known)
 
-    def _settled(self, seen: Seen, floor: int, snapshot: Snapshot) -> Seen:
+    def _settled(self, scan: HistoryScan, floor: int, snapshot: Snapshot) -> HistoryScan:
         """What is missing is looked up in the bookmarks; what they do not tell is a gap.
 
         Raises:
             HistoryGapError: There is one, and the rules say to stop then.
         """
-        if seen.missing:
+        if scan.missing:
             # They are above the stamp, or below it and above what the run that set a fence had looked at.
-            mark = self.bookmark_above(max(floor, min(seen.stamped_at, *seen.missing) - 1), snapshot)
+            mark = self.bookmark_above(max(floor, min(scan.stamped_at, *scan.missing) - 1), snapshot)
             if mark is not None:
-                unread = tuple(version for version in seen.missing if version > mark.at.version)
-                seen = replace(seen, missing=unread)
-                if seen.stamp is None or mark.at.version > seen.stamped_at:
-                    seen = replace(seen, stamp=mark.stamp, stamped_at=mark.at.version)
-                elif mark.stamp.checkpoint == seen.stamp.checkpoint:
-                    seen = replace(seen, stamp=replace(seen.stamp, epoch=max(seen.stamp.epoch, mark.stamp.epoch)))
-        if seen.missing:
-            self._report_gap(seen.missing, seen.stamp)
-        return seen
+                unread = tuple(version for version in scan.missing if version > mark.at.version)
+                scan = replace(scan, missing=unread)
+                if scan.stamp is None or mark.at.version > scan.stamped_at:
+                    scan = replace(scan, stamp=mark.stamp, stamped_at=mark.at.version)
+                elif mark.stamp.checkpoint == scan.stamp.checkpoint:
+                    scan = replace(scan, stamp=replace(scan.stamp, epoch=max(scan.stamp.epoch, mark.stamp.epoch)))
+        if scan.missing:
+            self._report_gap(scan.missing, scan.stamp)
+        return scan
 
-    def _require_not_replaced(self, seen: Seen) -> None:
-        by = [entry for entry in seen.replaced if entry.version > seen.stamped_at]
+    def _require_not_replaced(self, scan: HistoryScan) -> None:
+        by = [entry for entry in scan.replaced if entry.version > scan.stamped_at]
         if by:
             raise replaced.replaced_under(self.rules.query_id, by[0])
 
@@ -243,7 +243,7 @@ class History:
         return mark if self._is_kept_or_cleaned(mark.at, snapshot) else None
 
     def _entry(self, snapshot: Snapshot, version: int) -> Entry | None:
-        self.memory.versions_read += 1
+        self.state.versions_read += 1
         return snapshot.entry(version)
 
     def _report_gap(self, missing: Sequence[int], found: Stamp | None) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.errors import LandingError
-from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.store import Column
 
 VERSION = 1
@@ -37,7 +37,7 @@ class TaskMessage:
     rows: int = 0
     fragments: tuple[Mapping[str, Any], ...] = ()
     columns: Mapping[int, Column] | None = None
-    run: Run | None = None
+    run: QueryRun | None = None
     epoch: int | None = None
 
     @property
@@ -93,7 +93,7 @@ class TaskMessage:
                 rows=_number(value["rows"]),
                 fragments=tuple(_fragment(fragment) for fragment in value["fragments"]),
                 columns={int(number): Column(*column) for number, column in value["columns"].items()},
-                run=Run(*map(str, value["run"])) if value["run"] is not None else None,
+                run=QueryRun(*map(str, value["run"])) if value["run"] is not None else None,
                 epoch=_number(value["epoch"]) if value["epoch"] is not None else None,
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:

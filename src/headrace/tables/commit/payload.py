@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from headrace.errors import LandingError, SchemaMismatchError
 from headrace.tables.commit.message import TaskMessage, one_per_partition
-from headrace.tables.store import Append, Change, Column, Merge, Replace, Snapshot, Store
+from headrace.tables.store import Append, Column, Merge, Operation, Replace, Snapshot, Store
 
 
 class Payload(Protocol):
@@ -40,7 +40,7 @@ class Payload(Protocol):
     def files(self) -> tuple[str, ...] | None:
         """Data files that become part of the table; None where only the merge will tell."""
 
-    def change(self, snapshot: Snapshot, store: Store) -> Change:
+    def operation(self, snapshot: Snapshot, store: Store) -> Operation:
         """The change to be published on top of ``snapshot``, after checking that it can be.
 
         Raises:
@@ -88,7 +88,7 @@ class _Written:
             )
 
 
-class Rows(_Written):
+class AppendPayload(_Written):
     """Rows to append."""
 
     mode = "append"
@@ -100,7 +100,7 @@ class Rows(_Written):
         """Whether no task wrote a row."""
         return not self.fragments
 
-    def change(self, snapshot: Snapshot, store: Store) -> Append:
+    def operation(self, snapshot: Snapshot, store: Store) -> Append:
         """An append of the rows."""
         self._require(store, snapshot.columns())
         return Append(self.fragments)
@@ -112,7 +112,7 @@ class Rows(_Written):
 
 
 @dataclass(frozen=True)
-class Result(_Written):
+class OverwritePayload(_Written):
     """A whole result, which replaces the table's rows even if it is empty.
 
     Attributes:
@@ -126,7 +126,7 @@ class Result(_Written):
     is_fenced = False
     may_rebase = False
 
-    def change(self, snapshot: Snapshot, store: Store) -> Replace:
+    def operation(self, snapshot: Snapshot, store: Store) -> Replace:
         """A replacement of the table's rows."""
         schema = self.schema or snapshot.schema
         self._require(store, snapshot.columns_of_new(schema))
@@ -137,7 +137,7 @@ class Result(_Written):
 
 
 @dataclass(frozen=True)
-class Upserts:
+class UpsertPayload:
     """Rows to merge by key; the merge is worked out against the version it is committed on.
 
     Attributes:
@@ -158,7 +158,7 @@ class Upserts:
         """Whether there is no row."""
         return not self.rows
 
-    def change(self, snapshot: Snapshot, store: Store) -> Merge:
+    def operation(self, snapshot: Snapshot, store: Store) -> Merge:
         """The merge."""
         return self.merge(snapshot)
 

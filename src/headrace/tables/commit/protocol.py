@@ -34,12 +34,13 @@ from headrace.errors import (
 from headrace.tables.commit import bookmark, ledger, replaced, rowless
 from headrace.tables.commit.bookmark import Bookmark
 from headrace.tables.commit.epochs import NO_EPOCHS, Epochs
-from headrace.tables.commit.gaps import may_fill_hole, missing_between
-from headrace.tables.commit.ledger import NONE_LANDED, Decision, Run, Stamp, stamp_of
-from headrace.tables.commit.lookup import Finding, History, Memory
-from headrace.tables.commit.payload import Payload, Result
+from headrace.tables.commit.gaps import may_fill_gap, missing_between
+from headrace.tables.commit.landed import Landed
+from headrace.tables.commit.ledger import NONE_LANDED, Decision, QueryRun, Stamp, stamp_of
+from headrace.tables.commit.lookup import Lookup, RunState, StampReader
+from headrace.tables.commit.payload import OverwritePayload, Payload
 from headrace.tables.settings import Rules
-from headrace.tables.store import Change, Fence, Merge, Published, Snapshot, Store
+from headrace.tables.store import Fence, Merge, Operation, Published, Snapshot, Store
 
 _log = logging.getLogger("headrace.tables")
 
@@ -48,21 +49,8 @@ _ATTEMPTS = 100
 _LONGEST_PAUSE_SECONDS = 0.02
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of an epoch.
-
-    Attributes:
-        version: The version that holds its rows; None if it had none, or if that is not known any more.
-        was_skipped: Whether it had landed before.
-    """
-
-    version: int | None = None
-    was_skipped: bool = False
-
-
 @dataclass
-class Landing:
+class EpochCommitter:
     """Lands the epochs of one run of one query in one table.
 
     Args:
@@ -80,13 +68,13 @@ class Landing:
 
     store: Store
     rules: Rules
-    run: Run | None
-    memory: Memory = field(default_factory=Memory)
+    run: QueryRun | None
+    state: RunState = field(default_factory=RunState)
     pause: Callable[[float], object] = time.sleep
     table: str = "the table"
 
     def __post_init__(self) -> None:
-        self._history = History(self.store, self.rules, self.run, self.memory)
+        self._stamps = StampReader(self.store, self.rules, self.run, self.state)
         self.may_have_landed = False
 
     def has_landed(self, epoch: int, mode: str) -> bool:
@@ -103,7 +91,7 @@ class Landing:
         _, _, decision = self._look(epoch, mode, may_rebase=False)
         is_landed = decision is Decision.SKIP
         if is_landed:
-            self.memory.passed.add_skipped(epoch)
+            self.state.rowless.add_skipped(epoch)
         return is_landed
 
     def require_new(self, epoch: int, mode: str) -> None:
@@ -117,10 +105,10 @@ class Landing:
             TableReplacedError: One did, and the rules do not accept that.
         """
         run = self._run(None)
-        empty = self.memory.passed.empty or NO_EPOCHS
+        empty = self.state.rowless.empty or NO_EPOCHS
         self._require_not_lost(replaced.lost_epochs(None, epoch, run, lambda: empty), epoch, run, mode)
 
-    def land(self, epoch: int, payload: Payload) -> Outcome:
+    def commit(self, epoch: int, payload: Payload) -> Landed:
         """Land one epoch.
 
         Raises:
@@ -132,38 +120,38 @@ class Landing:
         """
         if payload.is_nothing:
             self._note_empty(epoch)
-            return Outcome()
+            return Landed(epoch)
         may_rebase = payload.may_rebase
         conflict: CommitConflictError | None = None
         for _ in range(_ATTEMPTS):
             if conflict is not None:
                 self.pause(random.uniform(0, _LONGEST_PAUSE_SECONDS))
-            finding, run, decision = self._look(epoch, payload.mode, may_rebase=may_rebase)  # 1, 2, 3
+            lookup, run, decision = self._look(epoch, payload.mode, may_rebase=may_rebase)  # 1, 2, 3
             if decision is Decision.SKIP:
                 _log.info("Epoch %d of query %r has landed before and is skipped.", epoch, self.rules.query_id)
-                self.memory.passed.add_skipped(epoch)
-                return Outcome(was_skipped=True)
+                self.state.rowless.add_skipped(epoch)
+                return Landed(epoch, was_skipped=True, rows=payload.rows, files=_file_count(payload))
             try:
                 if decision is Decision.TAKE_OVER and payload.is_fenced:
-                    self._take_over(finding, epoch, run, payload.mode)  # 4
+                    self._take_over(lookup, epoch, run, payload.mode)  # 4
                     continue
-                change = payload.change(finding.snapshot, self.store)  # 5
-                if isinstance(change, Merge):
-                    self._require_history_since(finding.read_version)
+                operation = payload.operation(lookup.snapshot, self.store)  # 5
+                if isinstance(operation, Merge):
+                    self._require_history_since(lookup.read_version)
                 _failpoints.reach("before-commit", epoch)
-                stamp = ledger.next_stamp(finding.newest, self.rules.query_id, epoch, run, mode=payload.mode)
-                properties = stamp.properties() | _details(payload) | self.memory.passed.properties()
-                published = self._publish(change, finding.read_version, properties)  # 6
+                stamp = ledger.next_stamp(lookup.newest, self.rules.query_id, epoch, run, mode=payload.mode)
+                properties = stamp.properties() | _details(payload) | self.state.rowless.properties()
+                published = self._publish(operation, lookup.read_version, properties)  # 6
                 _failpoints.reach("after-commit", epoch)
-                self._verify(published, finding.read_version, stamp, payload, change)  # 7
+                self._verify(published, lookup.read_version, stamp, payload, operation)  # 7
             except CommitConflictError as error:
                 if not error.retryable:
                     raise
                 conflict, may_rebase = error, False
                 continue
             self._keep(Bookmark(published, stamp))  # 8
-            self.memory.passed.clear(self.store, self.rules.query_id, run.id)
-            return Outcome(published.version)
+            self.state.rowless.clear(self.store, self.rules.query_id, run.id)
+            return Landed(epoch, published.version, rows=payload.rows, files=_file_count(payload))
         raise CommitConflictError(
             f"Epoch {epoch} of query {self.rules.query_id!r} met {_ATTEMPTS} concurrent changes in a row: {conflict}",
             hint="other writers keep changing the table; restart the query when it is quieter, which is safe.",
@@ -173,79 +161,79 @@ class Landing:
         """Until the query has a stamp, only the note tells an epoch without rows from one that was lost."""
         query_id, run = self.rules.query_id, self._run(None).id
         try:
-            self.memory.passed.add_empty(epoch, self.store, query_id, run)
+            self.state.rowless.add_empty(epoch, self.store, query_id, run)
         except HeadraceError as error:
-            if self.memory.last is None:
+            if self.state.last is None:
                 raise
             _log.warning("It could not be noted that epoch %d of query %r had no rows: %s", epoch, query_id, error)
 
-    def _look(self, epoch: int, mode: str, *, may_rebase: bool) -> tuple[Finding, Run, Decision]:
-        finding = self._history.look_up(may_rebase=may_rebase)
-        lost = self._lost(finding.newest, epoch, self._run(finding.newest))
+    def _look(self, epoch: int, mode: str, *, may_rebase: bool) -> tuple[Lookup, QueryRun, Decision]:
+        lookup = self._stamps.look_up(may_rebase=may_rebase)
+        lost = self._lost(lookup.newest, epoch, self._run(lookup.newest))
         if lost:
             # Or another run has taken over since, and removed the notes of epochs without rows.
-            finding = self._history.look_up(may_rebase=may_rebase)
-        newest, run = finding.newest, self._run(finding.newest)
+            lookup = self._stamps.look_up(may_rebase=may_rebase)
+        newest, run = lookup.newest, self._run(lookup.newest)
         decision = ledger.decide(
             newest,
             epoch,
             run,
             mode=mode,
-            is_established=self.memory.last is not None,
+            is_established=self.state.last is not None,
             accepts_reset=self.rules.accepts_reset,
         )
-        self._require_not_replaced(finding, mode)
+        self._require_not_replaced(lookup, mode)
         self._require_not_lost(lost if newest is None else NO_EPOCHS, epoch, run, mode)
-        return finding, run, decision
+        return lookup, run, decision
 
-    def _require_not_replaced(self, finding: Finding, mode: str) -> None:
-        if self._minds_lost_rows(mode) and finding.newest is not None and finding.replaced is not None:
-            raise replaced.replaced(self.rules.query_id, finding.newest, finding.replaced, self.table)
+    def _require_not_replaced(self, lookup: Lookup, mode: str) -> None:
+        if self._minds_lost_rows(mode) and lookup.newest is not None and lookup.replaced is not None:
+            raise replaced.replaced(self.rules.query_id, lookup.newest, lookup.replaced, self.table)
 
-    def _require_not_lost(self, lost: Epochs, epoch: int, run: Run, mode: str) -> None:
+    def _require_not_lost(self, lost: Epochs, epoch: int, run: QueryRun, mode: str) -> None:
         if lost and self._minds_lost_rows(mode):
             raise replaced.lost(self.rules.query_id, epoch, run.checkpoint, lost, self.table)
 
     def _minds_lost_rows(self, mode: str) -> bool:
         """A whole result has the rows of all epochs before it."""
-        return mode != Result.mode and not self.rules.accepts_replaced
+        return mode != OverwritePayload.mode and not self.rules.accepts_replaced
 
-    def _lost(self, newest: Stamp | None, epoch: int, run: Run) -> Epochs:
-        query_id, known = self.rules.query_id, self.memory.passed.empty or NO_EPOCHS
+    def _lost(self, newest: Stamp | None, epoch: int, run: QueryRun) -> Epochs:
+        query_id, known = self.rules.query_id, self.state.rowless.empty or NO_EPOCHS
         return replaced.lost_epochs(newest, epoch, run, lambda: known | rowless.noted_empty(self.store, query_id))
 
-    def _run(self, newest: Stamp | None) -> Run:
+    def _run(self, newest: Stamp | None) -> QueryRun:
         if self.run is not None:
             return self.run
-        return Run(newest.run, newest.checkpoint) if newest and newest.run else Run("unknown")
+        return QueryRun(newest.run, newest.checkpoint) if newest and newest.run else QueryRun("unknown")
 
-    def _take_over(self, finding: Finding, epoch: int, run: Run, mode: str) -> None:
-        newest, query_id = finding.newest, self.rules.query_id
+    def _take_over(self, lookup: Lookup, epoch: int, run: QueryRun, mode: str) -> None:
+        newest, query_id = lookup.newest, self.rules.query_id
         is_reset = newest is not None and newest.is_of_another_checkpoint(run)
         landed = newest.epoch if newest and not is_reset else NONE_LANDED
-        fence = ledger.next_stamp(newest, query_id, landed, run, mode=mode, fence_after=finding.read_version)
-        properties = fence.properties() | self.memory.passed.properties()
+        fence = ledger.next_stamp(newest, query_id, landed, run, mode=mode, fence_after=lookup.read_version)
+        properties = fence.properties() | self.state.rowless.properties()
         lost = self._lost(newest, epoch, run)
         if lost:
             _log.warning("Query %r continues without its epochs %s, which are not in %s.", query_id, lost, self.table)
             properties[ledger.WITHOUT] = str(lost)
-        published = self.store.publish(Fence(), read_version=finding.read_version, properties=properties)
-        if published.version > finding.read_version + 1:  # On top of versions that were not looked at.
-            if self._history.bookmark_above(finding.read_version, finding.snapshot) is not None:
-                self.memory.seen = None
+        published = self.store.publish(Fence(), read_version=lookup.read_version, properties=properties)
+        if published.version > lookup.read_version + 1:  # On top of versions that were not looked at.
+            if self._stamps.bookmark_above(lookup.read_version, lookup.snapshot) is not None:
+                self.state.scan = None
                 raise CommitConflictError("Another run took over at the same moment.", retryable=True)
-            self._history.require_whole(self.store.open(), finding.read_version, published.version, newest)
+            self._stamps.require_whole(self.store.open(), lookup.read_version, published.version, newest)
         mark = Bookmark(published, fence)
         # Before anything of this run lands: from now on the absence of a bookmark means that nothing ever did.
         bookmark.write(self.store, mark)
         bookmark.remove_older(self.store, mark)
-        self.memory.last = mark
-        self.memory.passed.clear(self.store, self.rules.query_id, run.id)
+        self.state.last = mark
+        self.state.rowless.clear(self.store, self.rules.query_id, run.id)
 
-    def _publish(self, change: Change, read_version: int, properties: Mapping[str, str]) -> Published:
+    def _publish(self, operation: Operation, read_version: int, properties: Mapping[str, str]) -> Published:
         before, self.may_have_landed = self.may_have_landed, True
         try:
-            return self.store.publish(change, read_version=read_version, properties=properties)
+            return self.store.publish(operation, read_version=read_version, properties=properties)
         except CommitConflictError:
             self.may_have_landed = before  # Not this time.
             raise
@@ -258,7 +246,9 @@ class Landing:
                 f"Versions after {version} were cleaned up while rows were merged with it.", retryable=True
             )
 
-    def _verify(self, published: Published, read_version: int, stamp: Stamp, payload: Payload, change: Change) -> None:
+    def _verify(
+        self, published: Published, read_version: int, stamp: Stamp, payload: Payload, operation: Operation
+    ) -> None:
         snapshot = self.store.open()
         what = f"Epoch {stamp.epoch} of query {stamp.query_id!r}"
         _require_there(snapshot, published, payload, what)
@@ -266,7 +256,7 @@ class Landing:
         if between:
             self._require_alone(snapshot, between, stamp, published, read_version)
             _require_still_fits(snapshot, published, payload, what)
-            if isinstance(change, Merge) and missing_between(snapshot, read_version, published.version):
+            if isinstance(operation, Merge) and missing_between(snapshot, read_version, published.version):
                 raise LandingError(
                     f"{what} has landed as version {published.version}, but versions between {read_version} and that "
                     f"were cleaned up at the same moment: rows that were to be replaced may be there still, and keys "
@@ -280,7 +270,7 @@ class Landing:
         entries = [snapshot.entry(version) for version in between[: self.rules.lookback]]
         stamps = [stamp_of(entry.properties, stamp.query_id) for entry in entries if entry is not None]
         if len(stamps) < len(between):
-            mark = self._history.bookmark_above(read_version, snapshot)
+            mark = self._stamps.bookmark_above(read_version, snapshot)
             stamps.append(mark.stamp if mark else None)
         for rival in stamps:
             if rival is not None and rival.run != stamp.run:
@@ -293,15 +283,18 @@ class Landing:
                 )
 
     def _keep(self, mark: Bookmark) -> None:
-        self.memory.last = mark
+        self.state.last = mark
         try:
             bookmark.write(self.store, mark)
         except StorageError as error:
             _log.warning("The epoch has landed, but its bookmark could not be kept: %s", error)
 
 
-def land_once(store: Store, payload: Payload, *, pause: Callable[[float], object] = time.sleep) -> Outcome:
+def commit_batch(store: Store, payload: Payload, *, pause: Callable[[float], object] = time.sleep) -> int | None:
     """Commit what a batch job wrote: steps 1, 5, 6 and 7, with no key and so neither a replay nor a rival to recognise.
+
+    Returns:
+        The version that holds its rows; None if there were none.
 
     Raises:
         SchemaMismatchError, LandingError: It was not landed, and why.
@@ -309,13 +302,13 @@ def land_once(store: Store, payload: Payload, *, pause: Callable[[float], object
         CommitUnknownError: It is not known whether it landed.
     """
     if payload.is_nothing:
-        return Outcome()
+        return None
     conflict: CommitConflictError | None = None
     for _ in range(_ATTEMPTS):
         before = store.open()  # 1
-        change = payload.change(before, store)  # 5
+        operation = payload.operation(before, store)  # 5
         try:
-            published = store.publish(change, read_version=before.version, properties=_details(payload))  # 6
+            published = store.publish(operation, read_version=before.version, properties=_details(payload))  # 6
             after = store.open()
             _require_there(after, published, payload, "The batch write")  # 7
         except CommitConflictError as error:
@@ -326,7 +319,7 @@ def land_once(store: Store, payload: Payload, *, pause: Callable[[float], object
             continue
         if published.version > before.version + 1:
             _require_still_fits(after, published, payload, "The batch write")
-        return Outcome(published.version)
+        return published.version
     raise CommitConflictError(
         f"A batch write met {_ATTEMPTS} concurrent changes in a row: {conflict}",
         hint="other writers keep changing the table; run it again when it is quieter.",
@@ -334,7 +327,11 @@ def land_once(store: Store, payload: Payload, *, pause: Callable[[float], object
 
 
 def _details(payload: Payload) -> dict[str, str]:
-    return ledger.details(payload.mode, payload.rows, None if payload.files is None else len(payload.files))
+    return ledger.details(payload.mode, payload.rows, _file_count(payload))
+
+
+def _file_count(payload: Payload) -> int | None:
+    return None if payload.files is None else len(payload.files)
 
 
 def _require_there(snapshot: Snapshot, published: Published, payload: Payload, what: str) -> None:
@@ -348,7 +345,7 @@ def _require_there(snapshot: Snapshot, published: Published, payload: Payload, w
         )
     # An overwrite is published as the version after the one it read, even where that had been cleaned away.
     is_below = snapshot.version > published.version
-    if is_below and not payload.is_fenced and may_fill_hole(snapshot, published.version):
+    if is_below and not payload.is_fenced and may_fill_gap(snapshot, published.version):
         raise CommitConflictError(
             f"Version {published.version} may have been written where history had been removed, below version "
             f"{snapshot.version}.",

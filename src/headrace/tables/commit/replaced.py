@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from headrace.errors import TableReplacedError
 from headrace.tables.commit.epochs import NO_EPOCHS, Epochs
-from headrace.tables.commit.ledger import Run, Stamp
+from headrace.tables.commit.ledger import QueryRun, Stamp
 from headrace.tables.store import Entry, Kind
 
 _ACCEPT = (
@@ -19,7 +19,7 @@ _ACCEPT = (
 _KINDS = {Kind.REPLACE: "an overwrite", Kind.RESTORE: "a restore"}
 
 
-def lost_epochs(newest: Stamp | None, epoch: int, run: Run, empty: Callable[[], Epochs]) -> Epochs:
+def lost_epochs(newest: Stamp | None, epoch: int, run: QueryRun, empty: Callable[[], Epochs]) -> Epochs:
     """The epochs before this one whose rows are not in the table, because it does not know the query at all.
 
     Args:

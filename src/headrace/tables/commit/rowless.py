@@ -20,7 +20,7 @@ _NOTE = "empty-"
 
 
 @dataclass(slots=True)
-class Passed:
+class RowlessEpochs:
     """What has passed since the run's last version, as far as this process knows.
 
     Attributes:
@@ -61,9 +61,9 @@ class Passed:
             store.delete_note(_name(query_id, run))
 
 
-def told(properties: Mapping[str, str]) -> Passed:
+def rowless_before(properties: Mapping[str, str]) -> RowlessEpochs:
     """What a version says has passed before it."""
-    return Passed(Epochs.parse(properties.get(EMPTY, "")), Epochs.parse(properties.get(SKIPPED, "")))
+    return RowlessEpochs(Epochs.parse(properties.get(EMPTY, "")), Epochs.parse(properties.get(SKIPPED, "")))
 
 
 def noted_empty(store: Store, query_id: str) -> Epochs:

@@ -19,7 +19,7 @@ import lance
 from headrace.errors import HeadraceError
 from headrace.tables.lance_store import LanceStore, translated
 from headrace.tables.location import Location
-from headrace.tables.settings import UpkeepRules
+from headrace.tables.settings import CompactionRules
 
 _log = logging.getLogger("headrace.tables")
 
@@ -40,7 +40,7 @@ _ENOUGH = 8
 _PATIENCE_SECONDS = 10.0
 
 
-class Upkeep:
+class Compactor:
     """The upkeep of tables by this process."""
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class Upkeep:
         self._lock = threading.Lock()
         atexit.register(self.wait, _PATIENCE_SECONDS)
 
-    def after_commit(self, location: Location, rules: UpkeepRules, epoch: int) -> None:
+    def after_commit(self, location: Location, rules: CompactionRules, epoch: int) -> None:
         """Begin a round if one is due and none is going on; returns at once."""
         if not rules.is_due(epoch) and rules.above_fragments is None:
             return
@@ -57,7 +57,7 @@ class Upkeep:
             if current is not None and current.is_alive():
                 return
             thread = threading.Thread(
-                target=self._round, args=(location, rules, epoch), name="headrace-upkeep", daemon=True
+                target=self._round, args=(location, rules, epoch), name="headrace-compact", daemon=True
             )
             self._running[location] = thread
             thread.start()
@@ -70,7 +70,7 @@ class Upkeep:
             thread.join(seconds)
 
     @staticmethod
-    def _round(location: Location, rules: UpkeepRules, epoch: int) -> None:
+    def _round(location: Location, rules: CompactionRules, epoch: int) -> None:
         try:
             if rules.is_due(epoch) or rules.is_too_many(small_fragments(location)):
                 compact(location)

@@ -8,9 +8,9 @@ from datetime import datetime
 
 from headrace.tables.commit import ledger
 from headrace.tables.commit.epochs import NO_EPOCHS, Epochs
-from headrace.tables.commit.rowless import told
+from headrace.tables.commit.rowless import rowless_before
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
-from headrace.tables.read.changes import Change, change_at
+from headrace.tables.read.changes import VersionChange, change_at
 
 # What a version did, by the kind of its transaction.
 _WORDS = {
@@ -109,7 +109,7 @@ def _event(store: LanceStore, snapshot: LanceSnapshot, version: int, made: datet
 
 def stamped_event(version: int, made: datetime, properties: Mapping[str, str]) -> Event:
     """A version that a streaming query made, from its transaction's properties."""
-    is_fence, passed = ledger.FENCE in properties, told(properties)
+    is_fence, passed = ledger.FENCE in properties, rowless_before(properties)
     epoch = _number(properties.get(ledger.LAST_EPOCH if is_fence else ledger.EPOCH_ID))
     what = LANDED
     if is_fence:
@@ -131,7 +131,7 @@ def stamped_event(version: int, made: datetime, properties: Mapping[str, str]) -
     )
 
 
-def _word(change: Change) -> str:
+def _word(change: VersionChange) -> str:
     if change.kind == "update" and not change.alters:
         return "merged"
     return _WORDS.get(change.kind, change.kind)

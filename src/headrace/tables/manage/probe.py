@@ -8,9 +8,9 @@ from contextlib import contextmanager
 import lance
 import pyarrow as pa
 
-from headrace.tables.commit.ledger import Run, Task
-from headrace.tables.commit.payload import Rows
-from headrace.tables.commit.protocol import Landing
+from headrace.tables.commit.ledger import QueryRun, Task
+from headrace.tables.commit.payload import AppendPayload
+from headrace.tables.commit.protocol import EpochCommitter
 from headrace.tables.lance_store import LanceStore, translated
 from headrace.tables.location import Location
 from headrace.tables.settings import Rules
@@ -36,7 +36,7 @@ def probe_table(location: Location) -> Iterator[int]:
         batch = pa.record_batch([[1]], schema=_SCHEMA)
         for run in ("first", "second"):
             message = write_rows([batch], location, Task(0))
-            Landing(store, Rules("doctor"), Run(run)).land(0, Rows([message]))
+            EpochCommitter(store, Rules("doctor"), QueryRun(run)).commit(0, AppendPayload([message]))
         yield int(store.open().dataset.count_rows())
     finally:
         with translated(location, "removing the table"):

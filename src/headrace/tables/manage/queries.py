@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from headrace.errors import CommitConflictError, LandingError
 from headrace.tables.commit import bookmark, ledger, rowless
 from headrace.tables.commit.bookmark import Bookmark
-from headrace.tables.commit.ledger import NONE_LANDED, Run, Stamp
-from headrace.tables.commit.lookup import History, Memory
+from headrace.tables.commit.ledger import NONE_LANDED, QueryRun, Stamp
+from headrace.tables.commit.lookup import RunState, StampReader
 from headrace.tables.settings import Rules
 from headrace.tables.store import Fence, Published, Store
 
@@ -54,19 +54,19 @@ def forget(store: Store, query_id: str) -> Published:
         CommitConflictError: Others keep changing the table.
     """
     for _ in range(_ATTEMPTS):
-        finding = History(store, Rules(query_id), None, Memory()).look_up(may_rebase=False)
-        if finding.newest is None:
+        lookup = StampReader(store, Rules(query_id), None, RunState()).look_up(may_rebase=False)
+        if lookup.newest is None:
             others = ", ".join(repr(each.id) for each in known(store))
             raise LandingError(
                 f"No query {query_id!r} has landed anything in the table.",
                 hint=f"it knows {others}." if others else "it knows no query.",
             )
-        run = Run(f"forget-{uuid.uuid4().hex}")
-        fence = ledger.next_stamp(finding.newest, query_id, NONE_LANDED, run, fence_after=finding.read_version)
+        run = QueryRun(f"forget-{uuid.uuid4().hex}")
+        fence = ledger.next_stamp(lookup.newest, query_id, NONE_LANDED, run, fence_after=lookup.read_version)
         fence = replace(fence, given_up=())
         properties = fence.properties() | {ledger.FORGETS: "true"}
         try:
-            published = store.publish(Fence(), read_version=finding.read_version, properties=properties)
+            published = store.publish(Fence(), read_version=lookup.read_version, properties=properties)
         except CommitConflictError as error:
             if not error.retryable:
                 raise
@@ -83,7 +83,7 @@ def forget(store: Store, query_id: str) -> Published:
 
 
 def _query(store: Store, query_id: str, mark: Bookmark) -> Query:
-    memory = Memory()
-    finding = History(store, Rules(query_id), None, memory).look_up(may_rebase=False)
-    version = memory.seen.stamped_at if memory.seen is not None else 0
-    return Query(query_id, finding.newest or mark.stamp, version or mark.at.version)
+    state = RunState()
+    lookup = StampReader(store, Rules(query_id), None, state).look_up(may_rebase=False)
+    version = state.scan.stamped_at if state.scan is not None else 0
+    return Query(query_id, lookup.newest or mark.stamp, version or mark.at.version)

@@ -43,7 +43,7 @@ class Account:
     without: Epochs = NO_EPOCHS
 
 
-def audit(store: LanceStore, *, query: str | None = None, checkpoint: Checkpoint | None = None) -> list[Account]:
+def verify(store: LanceStore, *, query: str | None = None, checkpoint: Checkpoint | None = None) -> list[Account]:
     """Account for every query of a table, or for one.
 
     Args:

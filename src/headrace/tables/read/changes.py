@@ -36,7 +36,7 @@ class Added:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class VersionChange:
     """What one version did.
 
     Attributes:
@@ -61,7 +61,7 @@ class Change:
         return sum(fragment.rows for fragment in self.added)
 
 
-def change_at(store: LanceStore, snapshot: LanceSnapshot, version: int) -> Change | None:
+def change_at(store: LanceStore, snapshot: LanceSnapshot, version: int) -> VersionChange | None:
     """What a version did, or None if it is no longer kept.
 
     Raises:
@@ -73,21 +73,21 @@ def change_at(store: LanceStore, snapshot: LanceSnapshot, version: int) -> Chang
     operation = transaction.operation
     name = type(operation).__name__.lower()
     if isinstance(operation, LanceOperation.Append):
-        return Change(version, transaction.uuid, name, _added(operation.fragments))
+        return VersionChange(version, transaction.uuid, name, _added(operation.fragments))
     if isinstance(operation, LanceOperation.Overwrite):
         alters = bool(_fragments_before(store, version, unknown=[None]))
-        return Change(version, transaction.uuid, name, _added(operation.fragments), alters)
+        return VersionChange(version, transaction.uuid, name, _added(operation.fragments), alters)
     if isinstance(operation, LanceOperation.Delete):
         alters = bool(operation.updated_fragments or operation.deleted_fragment_ids)
-        return Change(version, transaction.uuid, name, alters=alters)
+        return VersionChange(version, transaction.uuid, name, alters=alters)
     if isinstance(operation, LanceOperation.Update):
         alters = bool(operation.removed_fragment_ids or operation.updated_fragments)
         has_updates = alters and not operation.fields_modified
-        return Change(version, transaction.uuid, name, _added(operation.new_fragments), alters, has_updates)
+        return VersionChange(version, transaction.uuid, name, _added(operation.new_fragments), alters, has_updates)
     if isinstance(operation, LanceOperation.Restore):
-        return Change(version, transaction.uuid, name, alters=True)
+        return VersionChange(version, transaction.uuid, name, alters=True)
     if isinstance(operation, _QUIET):
-        return Change(version, transaction.uuid, name)
+        return VersionChange(version, transaction.uuid, name)
     return _compared(store, version, transaction.uuid, "change" if name in ("baseoperation", "nonetype") else name)
 
 
@@ -134,12 +134,12 @@ def _fragments_before(store: LanceStore, version: int, unknown: list[Any]) -> li
         return unknown
 
 
-def _compared(store: LanceStore, version: int, transaction: str, kind: str) -> Change:
+def _compared(store: LanceStore, version: int, transaction: str, kind: str) -> VersionChange:
     """Work a change out from the fragments before and after it, where its transaction does not tell."""
     try:
         after = fragments_of(store.open(version=version))
     except TableNotFoundError:
-        return Change(version, transaction, kind, alters=True)
+        return VersionChange(version, transaction, kind, alters=True)
     before = {fragment.id: fragment for fragment in _fragments_before(store, version, unknown=after)}
     added = [fragment for fragment in after if fragment.id not in before]
     kept = {fragment.id: fragment for fragment in after if fragment.id in before}
@@ -150,7 +150,7 @@ def _compared(store: LanceStore, version: int, transaction: str, kind: str) -> C
         or not set(files_of(fragment)) <= set(files_of(kept[number]))
         for number, fragment in before.items()
     )
-    return Change(version, transaction, kind, _added(added), alters)
+    return VersionChange(version, transaction, kind, _added(added), alters)
 
 
 def _deleted_rows(fragment: Any) -> int:

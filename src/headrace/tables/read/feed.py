@@ -15,9 +15,17 @@ from typing import Any
 
 from headrace.errors import ChangeCommitError, ConfigurationError, DataLossError, ReadingError, TableNotFoundError
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
-from headrace.tables.read.changes import Change, change_at, files_of, fragments_of, is_untouched, live_rows, size_of
-from headrace.tables.read.offset import Position
-from headrace.tables.read.splits import Slice
+from headrace.tables.read.changes import (
+    VersionChange,
+    change_at,
+    files_of,
+    fragments_of,
+    is_untouched,
+    live_rows,
+    size_of,
+)
+from headrace.tables.read.offset import Offset
+from headrace.tables.read.splits import Split
 from headrace.tables.settings import NO_LIMIT, FeedRules, Limit
 
 _log = logging.getLogger("headrace.tables")
@@ -31,7 +39,7 @@ class Feed:
     def __init__(self, store: LanceStore, rules: FeedRules) -> None:
         self._store = store
         self._rules = rules
-        self._changes: OrderedDict[int, Change] = OrderedDict()
+        self._changes: OrderedDict[int, VersionChange] = OrderedDict()
         self._lost_until = 0
 
     def newest(self) -> int:
@@ -42,7 +50,7 @@ class Feed:
         """The transaction that made a version; empty if it is gone."""
         return self._uuid(self._store.open(), version)
 
-    def begin(self) -> Position:
+    def begin(self) -> Offset:
         """Where a new query starts.
 
         Raises:
@@ -52,9 +60,9 @@ class Feed:
         snapshot = self._store.open()
         start = self._rules.start
         if start == "earliest":
-            return Position.first(snapshot.version, is_snapshot=True, after=self._uuid(snapshot, snapshot.version))
+            return Offset.first(snapshot.version, is_snapshot=True, after=self._uuid(snapshot, snapshot.version))
         if start == "latest":
-            return Position.first(snapshot.version + 1, after=self._uuid(snapshot, snapshot.version))
+            return Offset.first(snapshot.version + 1, after=self._uuid(snapshot, snapshot.version))
         if isinstance(start, datetime):
             start = self._version_since(snapshot, start)
         if start > snapshot.version + 1:
@@ -62,12 +70,12 @@ class Feed:
                 f"startingVersion is {start}, and the newest version of {self._store.location} is {snapshot.version}.",
                 hint='name a version that is there, or "latest".',
             )
-        position = Position(start)
+        offset = Offset(start)
         if start <= snapshot.version and snapshot.entry(start) is None:
-            position = self._step_over_gap(snapshot, position, snapshot.version)
-        return Position.first(position.version, after=self._uuid(snapshot, position.version - 1))
+            offset = self._step_over_gap(snapshot, offset, snapshot.version)
+        return Offset.first(offset.version, after=self._uuid(snapshot, offset.version - 1))
 
-    def advance(self, start: Position, limit: Limit = NO_LIMIT, newest: int | None = None) -> Position:
+    def advance(self, start: Offset, limit: Limit = NO_LIMIT, newest: int | None = None) -> Offset:
         """How far to go from ``start``.
 
         Versions that cannot be read end a step that has something to read before them, and raise in the next one.
@@ -80,23 +88,23 @@ class Feed:
         Raises:
             ChangeCommitError: The next version changes rows.
             DataLossError: The next version is gone.
-            ReadingError: This is not the table that the position belongs to.
+            ReadingError: This is not the table that the offset belongs to.
         """
         snapshot = self._store.open()
         self._require_same_table(snapshot, start)
         newest = snapshot.version if newest is None else min(newest, snapshot.version)
         budget = _Budget(limit)
-        position, is_whole = start, True
-        while is_whole and position.version <= newest:
+        offset, is_whole = start, True
+        while is_whole and offset.version <= newest:
             try:
-                position, is_whole = self._take(snapshot, position, newest, budget)
+                offset, is_whole = self._take(snapshot, offset, newest, budget)
             except ReadingError:
-                if position == start:
+                if offset == start:
                     raise
                 break
-        return replace(position, origin=start.origin)
+        return replace(offset, origin=start.origin)
 
-    def slices(self, start: Position, end: Position) -> list[Slice]:
+    def splits(self, start: Offset, end: Offset) -> list[Split]:
         """The rows between two positions.
 
         Raises:
@@ -108,39 +116,39 @@ class Feed:
         self._require_same_table(snapshot, start)
         self._require_same_table(snapshot, end)
         finder = _Finder(self._store, snapshot)
-        found: list[Slice] = []
-        position = start
-        while (position.version, position.row) < (end.version, end.row):
+        found: list[Split] = []
+        offset = start
+        while (offset.version, offset.row) < (end.version, end.row):
             try:
-                pieces = self._pieces(snapshot, position)
+                pieces = self._pieces(snapshot, offset)
             except DataLossError:
-                position = self._step_over_gap(snapshot, position, end.version)
+                offset = self._step_over_gap(snapshot, offset, end.version)
                 continue
-            last = end.row if position.version == end.version else None
-            found += [finder.slice(pieces, *piece) for piece in pieces.between(position.row, last)]
-            position = Position(position.version + 1)
+            last = end.row if offset.version == end.version else None
+            found += [finder.slice(pieces, *piece) for piece in pieces.between(offset.row, last)]
+            offset = Offset(offset.version + 1)
         return found
 
-    def _take(self, snapshot: LanceSnapshot, position: Position, newest: int, budget: _Budget) -> tuple[Position, bool]:
+    def _take(self, snapshot: LanceSnapshot, offset: Offset, newest: int, budget: _Budget) -> tuple[Offset, bool]:
         """One version's rows, as far as the budget goes, and whether it went to their end."""
         try:
-            pieces = self._pieces(snapshot, position)
+            pieces = self._pieces(snapshot, offset)
         except DataLossError:
-            return self._step_over_gap(snapshot, position, newest), True
+            return self._step_over_gap(snapshot, offset, newest), True
         if pieces.is_skipped:
             _log.warning("Version %d of %s changes rows and is passed over.", pieces.version, self._store.location)
-        row = position.row
-        for _, _, rows, size in pieces.between(position.row, None):
+        row = offset.row
+        for _, _, rows, size in pieces.between(offset.row, None):
             taken = budget.take(rows, size)
             row += taken
             if taken < rows:
-                reached = Position(position.version, row, position.is_snapshot, pieces.transaction)
-                return reached if row > position.row else position, False
-        return Position(position.version + 1, after=pieces.transaction), True
+                reached = Offset(offset.version, row, offset.is_snapshot, pieces.transaction)
+                return reached if row > offset.row else offset, False
+        return Offset(offset.version + 1, after=pieces.transaction), True
 
-    def _pieces(self, snapshot: LanceSnapshot, position: Position) -> _Pieces:
-        version = position.version
-        if position.is_snapshot:
+    def _pieces(self, snapshot: LanceSnapshot, offset: Offset) -> _Pieces:
+        version = offset.version
+        if offset.is_snapshot:
             try:
                 fragments = fragments_of(self._store.open(version=version))
             except TableNotFoundError:
@@ -162,7 +170,7 @@ class Feed:
         parts = [_Piece(added.files, added.rows, added.bytes) for added in change.added]
         return _Pieces(version, change.transaction, tuple(parts))
 
-    def _change(self, snapshot: LanceSnapshot, version: int) -> Change:
+    def _change(self, snapshot: LanceSnapshot, version: int) -> VersionChange:
         found = self._changes.get(version)
         if found is None:
             found = change_at(self._store, snapshot, version)
@@ -173,23 +181,23 @@ class Feed:
                 self._changes.popitem(last=False)
         return found
 
-    def _step_over_gap(self, snapshot: LanceSnapshot, position: Position, newest: int) -> Position:
+    def _step_over_gap(self, snapshot: LanceSnapshot, offset: Offset, newest: int) -> Offset:
         """Go on behind versions that are gone, if that is allowed."""
         if self._rules.fails_on_loss:
-            raise self._lost(snapshot, position.version)
-        kept = [version for version in snapshot.kept_versions(position.version) if version <= newest]
+            raise self._lost(snapshot, offset.version)
+        kept = [version for version in snapshot.kept_versions(offset.version) if version <= newest]
         following = min(kept, default=newest + 1)
-        if following > self._lost_until:  # A step is planned and then dealt out; it is told of once.
+        if following > self._lost_until:  # A step is planned and then planned; it is told of once.
             self._lost_until = following
             _log.warning(
                 "%d versions of %s are gone, %d to %d; the rows they added and that were not read yet are lost to this "
                 "query.",
-                following - position.version,
+                following - offset.version,
                 self._store.location,
-                position.version,
+                offset.version,
                 following - 1,
             )
-        return Position(following)
+        return Offset(following)
 
     def _lost(self, snapshot: LanceSnapshot, version: int) -> DataLossError:
         oldest = min(snapshot.kept_versions(0), default=snapshot.version)
@@ -213,17 +221,17 @@ class Feed:
             )
         return since[0]
 
-    def _require_same_table(self, snapshot: LanceSnapshot, position: Position) -> None:
-        if position.version > snapshot.version + 1:
-            raise self._replaced(position)
-        if position.after and position.newest_seen <= snapshot.version:
-            entry = snapshot.entry(position.newest_seen)
-            if entry is not None and entry.uuid and entry.uuid != position.after:
-                raise self._replaced(position)
+    def _require_same_table(self, snapshot: LanceSnapshot, offset: Offset) -> None:
+        if offset.version > snapshot.version + 1:
+            raise self._replaced(offset)
+        if offset.after and offset.newest_seen <= snapshot.version:
+            entry = snapshot.entry(offset.newest_seen)
+            if entry is not None and entry.uuid and entry.uuid != offset.after:
+                raise self._replaced(offset)
 
-    def _replaced(self, position: Position) -> ReadingError:
+    def _replaced(self, offset: Offset) -> ReadingError:
         return ReadingError(
-            f"{self._store.location} is not the table this query has read up to version {position.newest_seen}: it was "
+            f"{self._store.location} is not the table this query has read up to version {offset.newest_seen}: it was "
             "dropped and made anew.",
             hint="start anew with a new checkpoint.",
         )
@@ -293,12 +301,12 @@ class _Finder:
         self._newest = newest
         self._found: dict[int, dict[tuple[str, ...], Any]] = {}
 
-    def slice(self, pieces: _Pieces, part: _Piece, start: int, rows: int, size: int) -> Slice:
+    def slice(self, pieces: _Pieces, part: _Piece, start: int, rows: int, size: int) -> Split:
         version, number = pieces.version, part.fragment
         if number is None:
             version, number = self._find(version, part.files)
         is_snapshot = part.fragment is not None
-        return Slice(version, number, start, rows, size, pieces.version, part.files, is_snapshot)
+        return Split(version, number, start, rows, size, pieces.version, part.files, is_snapshot)
 
     def _find(self, version: int, files: tuple[str, ...]) -> tuple[int, int]:
         newest = self._newest.version

@@ -12,7 +12,7 @@ _SNAPSHOT = "s"
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Position:
+class Offset:
     """The row that is read next.
 
     Attributes:
@@ -32,7 +32,7 @@ class Position:
     origin: str = ""
 
     @classmethod
-    def first(cls, version: int, *, is_snapshot: bool = False, after: str = "") -> Position:
+    def first(cls, version: int, *, is_snapshot: bool = False, after: str = "") -> Offset:
         """Where a query begins."""
         return cls(version, 0, is_snapshot, after, f"{version}{_SNAPSHOT if is_snapshot else ''}")
 
@@ -41,10 +41,10 @@ class Position:
         """Whether nothing is read yet."""
         return self.origin != "" and replace(self, after="") == self.at_origin()
 
-    def at_origin(self) -> Position:
+    def at_origin(self) -> Offset:
         """Where the query of this position began."""
         version = self.origin.removesuffix(_SNAPSHOT)
-        return Position.first(int(version), is_snapshot=version != self.origin)
+        return Offset.first(int(version), is_snapshot=version != self.origin)
 
     @property
     def newest_seen(self) -> int:
@@ -62,7 +62,7 @@ class Position:
         }
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Position:
+    def from_json(cls, value: Mapping[str, Any]) -> Offset:
         """As Spark hands it back.
 
         Raises:

@@ -15,7 +15,7 @@ from headrace.errors import ConfigurationError, DataLossError, SchemaMismatchErr
 from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
 from headrace.tables.location import Location
 from headrace.tables.read.changes import files_of, fragments_of, is_untouched, live_rows, size_of
-from headrace.tables.read.splits import Slice
+from headrace.tables.read.splits import Split
 from headrace.tables.settings import ReadSettings
 
 CHANGE_TYPE = "_change_type"
@@ -89,27 +89,27 @@ def table_schema(snapshot: LanceSnapshot, columns: tuple[str, ...]) -> pa.Schema
     return pa.schema([schema.field(name) for name in columns]) if columns else schema
 
 
-def whole_table(snapshot: LanceSnapshot, *, is_filtered: bool) -> list[Slice]:
+def whole_table(snapshot: LanceSnapshot, *, is_filtered: bool) -> list[Split]:
     """All rows of one version; where they are filtered, fragments cannot be cut by row numbers."""
     found = []
     version = snapshot.version
     for fragment in fragments_of(snapshot):
         if rows := live_rows(fragment):
             taken = None if is_filtered else rows
-            found.append(Slice(version, fragment.id, 0, taken, size_of(fragment), version, files_of(fragment)))
+            found.append(Split(version, fragment.id, 0, taken, size_of(fragment), version, files_of(fragment)))
     return found
 
 
 def read(
-    slices: Iterable[Slice], location: Location, schema: pa.Schema, *, condition: str = "", with_changes: bool = False
+    splits: Iterable[Split], location: Location, schema: pa.Schema, *, condition: str = "", with_changes: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some slices.
+    """The rows of some splits.
 
     Args:
-        slices: Which rows.
+        splits: Which rows.
         location: The table.
         schema: What the batches are to be.
-        condition: Rows that do not meet it are left out; then slices are whole fragments.
+        condition: Rows that do not meet it are left out; then splits are whole fragments.
         with_changes: Whether the schema's last columns say what became of a row, and in which version.
 
     Raises:
@@ -120,7 +120,7 @@ def read(
     versions = _Versions(LanceStore(location))
     wanted = pa.schema(list(schema)[: -len(FEED_FIELDS)]) if with_changes else schema
     columns = [*wanted.names, *([_CREATED] if with_changes else [])]
-    for part in slices:
+    for part in splits:
         dataset = versions.holding(part)
         require_columns(wanted, dataset.schema, f"version {part.version} of {location}")
         with translated(location, f"reading fragment {part.fragment} of version {part.version}"):
@@ -167,13 +167,13 @@ def require_columns(wanted: pa.Schema, found: pa.Schema, where: str) -> None:
 
 
 class _Versions:
-    """The versions that slices are of, each opened once."""
+    """The versions that splits are of, each opened once."""
 
     def __init__(self, store: LanceStore) -> None:
         self._store = store
         self._opened: dict[int | None, LanceSnapshot | None] = {}
 
-    def holding(self, part: Slice) -> Any:
+    def holding(self, part: Split) -> Any:
         """The version of a slice; if that was cleaned up, the newest, where the slice is there as it was."""
         snapshot = self._open(part.version)
         if snapshot is None:
@@ -196,7 +196,7 @@ class _Versions:
         return self._opened[version]
 
 
-def _shaped(batch: pa.RecordBatch, wanted: pa.Schema, schema: pa.Schema, part: Slice | None) -> pa.RecordBatch:
+def _shaped(batch: pa.RecordBatch, wanted: pa.Schema, schema: pa.Schema, part: Split | None) -> pa.RecordBatch:
     created = batch.column(_CREATED) if part is not None else None
     rows = batch.select(wanted.names)
     arrays = [_coarser(array) for array in rows.columns]
@@ -206,8 +206,8 @@ def _shaped(batch: pa.RecordBatch, wanted: pa.Schema, schema: pa.Schema, part: S
         return shaped
     is_new = pa.scalar(True) if part.is_snapshot else pc.equal(created, part.commit)
     kinds = pc.if_else(is_new, pa.repeat(_INSERT, batch.num_rows), pa.repeat(_UPDATE, batch.num_rows))
-    told = [kinds, pa.repeat(pa.scalar(part.commit, pa.int64()), batch.num_rows)]
-    return pa.RecordBatch.from_arrays([*shaped.columns, *told], schema=schema)
+    rowless_before = [kinds, pa.repeat(pa.scalar(part.commit, pa.int64()), batch.num_rows)]
+    return pa.RecordBatch.from_arrays([*shaped.columns, *rowless_before], schema=schema)
 
 
 def _coarser(array: pa.Array) -> pa.Array:

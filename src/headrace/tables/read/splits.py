@@ -1,4 +1,4 @@
-"""Parts of fragments, and how they are dealt out to tasks."""
+"""Parts of fragments, and how they are planned to tasks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LEAST_ROW_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Slice:
+class Split:
     """Some rows of a fragment, as they are in one version.
 
     Attributes:
@@ -38,11 +38,11 @@ class Slice:
     is_snapshot: bool = False
 
 
-def dealt_out(slices: Iterable[Slice]) -> list[list[Slice]]:
+def plan_tasks(splits: Iterable[Split]) -> list[list[Split]]:
     """Slices in groups of about the same size, in order; large ones are cut."""
-    sized = [replace(part, bytes=max(part.bytes, _LEAST_ROW_BYTES * (part.rows or 0))) for part in slices]
+    sized = [replace(part, bytes=max(part.bytes, _LEAST_ROW_BYTES * (part.rows or 0))) for part in splits]
     share = min(max(sum(part.bytes for part in sized) // _TASKS, _LEAST_BYTES), _MOST_BYTES)
-    groups: list[list[Slice]] = []
+    groups: list[list[Split]] = []
     size = share
     for part in (piece for whole in sized for piece in _cut(whole, share)):
         if size + part.bytes > share:
@@ -53,7 +53,7 @@ def dealt_out(slices: Iterable[Slice]) -> list[list[Slice]]:
     return groups
 
 
-def _cut(part: Slice, share: int) -> Iterator[Slice]:
+def _cut(part: Split, share: int) -> Iterator[Split]:
     pieces = 1 if not part.rows else min(part.rows, -(-part.bytes // share))
     if pieces == 1:
         yield part

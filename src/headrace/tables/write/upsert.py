@@ -15,7 +15,7 @@ from lance.file import LanceFileSession
 from lance.fragment import FragmentMetadata
 
 from headrace.tables.commit.message import TaskMessage, one_per_partition
-from headrace.tables.commit.payload import Upserts
+from headrace.tables.commit.payload import UpsertPayload
 from headrace.tables.lance_store import LanceSnapshot, lance_errors, translated
 from headrace.tables.location import Location
 from headrace.tables.store import Merge, Snapshot
@@ -52,7 +52,7 @@ def _remove(base: Location, folder: str) -> None:
 
 def staged_rows(
     messages: Sequence[TaskMessage], schema: pa.Schema, staging: Location, location: Location, keys: Sequence[str]
-) -> Upserts:
+) -> UpsertPayload:
     """What tasks have staged, as rows to merge.
 
     The merge reads them back as a stream: no more than a few batches are held here, though Lance itself holds the
@@ -76,4 +76,4 @@ def staged_rows(
             transaction, _ = builder.execute_uncommitted(staged().scanner().to_reader())
         return Merge(transaction)
 
-    return Upserts(sum(message.rows for message in messages), merge)
+    return UpsertPayload(sum(message.rows for message in messages), merge)

@@ -1,11 +1,11 @@
-"""Boards as a run would fill them."""
+"""Statuses as a run would fill them."""
 
 from __future__ import annotations
 
 import math
 
 from headrace.pipeline.progress import Progress, Totals
-from headrace.ui import Board
+from headrace.ui import RunStatus
 
 
 def progress(
@@ -25,7 +25,7 @@ def progress(
     )
 
 
-def tell(board: Board, totals: Totals, told: Progress, *, versions: int | None, fragments: int | None) -> None:
+def tell(board: RunStatus, totals: Totals, told: Progress, *, versions: int | None, fragments: int | None) -> None:
     """An epoch, as a job tells of it."""
     totals.add(told)
     board.epoch(told, totals, versions=versions, fragments=fragments)
@@ -41,10 +41,10 @@ class Clock:
         return self.now
 
 
-def busy_board(epochs: int = 90, *, first: int = 0, clock: Clock | None = None) -> Board:
+def busy_board(epochs: int = 90, *, first: int = 0, clock: Clock | None = None) -> RunStatus:
     """Ups and downs, a replay after a crash, compaction now and then: as a run of some minutes looks."""
     clock = clock or Clock()
-    board = Board("orders-by-minute", "s3://lake/orders_by_minute.lance", clock=clock)
+    board = RunStatus("orders-by-minute", "s3://lake/orders_by_minute.lance", clock=clock)
     board.begin()
     totals = Totals()
     lag, fragments = 40, 6

@@ -11,15 +11,15 @@ import pytest
 from worlds import LanceWorld, result_of, rows_of
 
 from headrace import SchemaMismatchError, StorageError, TableNotFoundError
-from headrace.tables.commit.ledger import Run
+from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.commit.message import TaskMessage
-from headrace.tables.commit.payload import Result, Rows
-from headrace.tables.commit.protocol import Landing
+from headrace.tables.commit.payload import AppendPayload, OverwritePayload
+from headrace.tables.commit.protocol import EpochCommitter
 from headrace.tables.location import Location
 from headrace.tables.settings import FileSettings, Rules
 from headrace.tables.write.data_files import Task, write_rows, write_staged
 
-TASK = Task(3, Run("run", "checkpoint"), 7)
+TASK = Task(3, QueryRun("run", "checkpoint"), 7)
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def batch(*ids: int) -> pa.RecordBatch:
     return pa.record_batch({"id": pa.array(ids, pa.int64()), "note": [str(id) for id in ids]})
 
 
-def land(world: LanceWorld, epoch: int, payload: Rows | Result) -> None:
-    Landing(world.store(), Rules(f"query {epoch}"), Run("run")).land(epoch, payload)
+def land(world: LanceWorld, epoch: int, payload: AppendPayload | OverwritePayload) -> None:
+    EpochCommitter(world.store(), Rules(f"query {epoch}"), QueryRun("run")).commit(epoch, payload)
 
 
 def data_files(world: LanceWorld) -> list[str]:
@@ -61,13 +61,13 @@ def test_a_task_with_rows_needs_a_table(tmp_path: Path) -> None:
 def test_what_was_written_is_in_the_message_and_in_no_version(world: LanceWorld) -> None:
     """L14: it is invisible until it is committed."""
     message = write_rows([batch(1, 2), batch(), batch(3)], world.location, TASK)
-    assert (message.partition, message.rows, message.run, message.epoch) == (3, 3, Run("run", "checkpoint"), 7)
+    assert (message.partition, message.rows, message.run, message.epoch) == (3, 3, QueryRun("run", "checkpoint"), 7)
     assert sorted(message.files) == data_files(world)
     assert world.rows() == []
     assert world.store().open().version == 1
     columns = world.store().open().columns()
     assert message.columns == columns
-    land(world, 0, Rows([TaskMessage.from_json(message.to_json())]))
+    land(world, 0, AppendPayload([TaskMessage.from_json(message.to_json())]))
     assert world.rows() == [1, 2, 3]
 
 
@@ -106,7 +106,7 @@ def test_files_have_no_more_rows_than_they_may(world: LanceWorld) -> None:
     assert [fragment["physical_rows"] for fragment in message.fragments] == [20, 20, 10]
     assert message.rows == 50
     before = world.store().open().version
-    land(world, 0, Rows([message]))
+    land(world, 0, AppendPayload([message]))
     assert world.store().open().version == before + 2
     assert world.rows() == list(range(50))
 
@@ -127,7 +127,7 @@ def test_rows_and_results_land_where_field_ids_have_gaps(world: LanceWorld, is_c
     assert world.dataset.to_table().to_pydict() == {"id": [5, 6], "more": [None, None], "last": [None, None]}
     land(world, 2, rows_of(world, [7]))  # type: ignore[arg-type]
     assert world.rows() == [5, 6, 7]
-    land(world, 3, Result([]))
+    land(world, 3, OverwritePayload([]))
     assert world.rows() == []
     assert world.dataset.schema.names == ["id", "more", "last"]
 
@@ -137,7 +137,7 @@ def test_a_result_may_bring_its_own_schema(world: LanceWorld) -> None:
     schema = pa.schema([("other", pa.string())])
     rows = pa.record_batch({"other": ["x"]})
     message = write_rows([rows], world.location, TASK, replacing=True, schema=schema)
-    land(world, 0, Result([message], schema))
+    land(world, 0, OverwritePayload([message], schema))
     assert world.dataset.to_table().to_pydict() == {"other": ["x"]}
 
 
@@ -151,7 +151,7 @@ def test_the_tables_file_format_is_kept(tmp_path: Path, version: str) -> None:
     for epoch, replacing in enumerate((False, True)):
         settings = FileSettings() if replacing else FileSettings(storage_version="2.2")
         message = write_rows([batch(1)], location, TASK, replacing=replacing, settings=settings)
-        land(world, epoch, Result([message]) if replacing else Rows([message]))
+        land(world, epoch, OverwritePayload([message]) if replacing else AppendPayload([message]))
         assert lance.dataset(location.uri).data_storage_version == version
     assert world.rows() == [1]
 

@@ -12,13 +12,13 @@ from worlds import LanceWorld, landed
 
 from headrace import StorageError
 from headrace.tables import sink as sinks
-from headrace.tables.commit.ledger import Run
-from headrace.tables.commit.payload import Rows
+from headrace.tables.commit.ledger import QueryRun
+from headrace.tables.commit.payload import AppendPayload
 from headrace.tables.location import Location
 from headrace.tables.manage import compact as upkeeps
-from headrace.tables.manage.compact import Upkeep, clean, compact, small_fragments, target_rows
-from headrace.tables.settings import Rules, SinkSettings, UpkeepRules
-from headrace.tables.sink import Sink
+from headrace.tables.manage.compact import Compactor, clean, compact, small_fragments, target_rows
+from headrace.tables.settings import CompactionRules, Rules, SinkSettings
+from headrace.tables.sink import EpochSink
 
 PATIENCE = 30.0
 
@@ -30,15 +30,15 @@ def world(tmp_path: Path) -> LanceWorld:
 
 def test_compaction_and_cleanup_after_every_epoch_never_break_the_ledger(world: LanceWorld) -> None:
     """L22, L23, F7: with replays and restarts between; files and versions stay few."""
-    rules = UpkeepRules(every_epochs=1, retain_versions=1)
-    sink = Sink(SinkSettings(world.location, Rules("query"), upkeep=rules))
+    rules = CompactionRules(every_epochs=1, retain_versions=1)
+    sink = EpochSink(SinkSettings(world.location, Rules("query"), compaction=rules))
     for epoch in range(8):
-        run = Run(f"run-{epoch // 3}", "checkpoint")
-        sink.land(epoch, run, Rows([world.write(ids_of(epoch))]))
-        sinks.upkeep.wait(PATIENCE)
-        assert sink.land(epoch, run, Rows([world.write(ids_of(epoch))])).was_skipped
-        restarted = Run(f"restart-{epoch}", "checkpoint")
-        assert sink.land(epoch, restarted, Rows([world.write(ids_of(epoch))])).was_skipped
+        run = QueryRun(f"run-{epoch // 3}", "checkpoint")
+        sink.land(epoch, run, AppendPayload([world.write(ids_of(epoch))]))
+        sinks.compactor.wait(PATIENCE)
+        assert sink.land(epoch, run, AppendPayload([world.write(ids_of(epoch))])).was_skipped
+        restarted = QueryRun(f"restart-{epoch}", "checkpoint")
+        assert sink.land(epoch, restarted, AppendPayload([world.write(ids_of(epoch))])).was_skipped
     assert world.rows() == ids_through(7)
     assert small_fragments(world.location) <= 2
     assert len(world.store().open().kept_versions(0)) <= 2
@@ -46,35 +46,35 @@ def test_compaction_and_cleanup_after_every_epoch_never_break_the_ledger(world: 
 
 def test_compaction_of_an_indexed_table_is_stepped_over(world: LanceWorld) -> None:
     """L22: pylance cannot show the transaction of such a version."""
-    sink = Sink(SinkSettings(world.location, Rules("query")))
+    sink = EpochSink(SinkSettings(world.location, Rules("query")))
     for epoch in range(3):
-        sink.land(epoch, Run("run"), Rows([world.write(ids_of(epoch))]))
+        sink.land(epoch, QueryRun("run"), AppendPayload([world.write(ids_of(epoch))]))
     world.store().open().dataset.create_scalar_index("id", "BTREE")
     compact(world.location)
     with pytest.raises(TypeError, match="RewrittenIndex"):
         world.store().open().dataset.read_transaction(world.store().open().version)
-    assert sink.land(2, Run("restart"), Rows([world.write(ids_of(2))])).was_skipped
-    sink.land(3, Run("run after that"), Rows([world.write(ids_of(3))]))
+    assert sink.land(2, QueryRun("restart"), AppendPayload([world.write(ids_of(2))])).was_skipped
+    sink.land(3, QueryRun("run after that"), AppendPayload([world.write(ids_of(3))]))
     assert world.rows() == ids_through(3)
 
 
 def test_upkeep_goes_on_beside_the_stream(world: LanceWorld) -> None:
     """L22, F7: a round that is still going when the next epochs come neither fails nor is failed by them."""
-    rules = UpkeepRules(every_epochs=1, retain_versions=2)
-    sink = Sink(SinkSettings(world.location, Rules("query"), upkeep=rules))
+    rules = CompactionRules(every_epochs=1, retain_versions=2)
+    sink = EpochSink(SinkSettings(world.location, Rules("query"), compaction=rules))
     for epoch in range(15):
-        sink.land(epoch, Run("run"), Rows([world.write(ids_of(epoch))]))
-    sinks.upkeep.wait(PATIENCE)
+        sink.land(epoch, QueryRun("run"), AppendPayload([world.write(ids_of(epoch))]))
+    sinks.compactor.wait(PATIENCE)
     assert world.rows() == ids_through(14)
-    assert sink.land(14, Run("again"), Rows([world.write([1])])).was_skipped
+    assert sink.land(14, QueryRun("again"), AppendPayload([world.write([1])])).was_skipped
 
 
 def test_upkeep_is_off_unless_asked_for(world: LanceWorld) -> None:
     """L7: one version per epoch and no other."""
-    sink = Sink(SinkSettings(world.location, Rules("query")))
+    sink = EpochSink(SinkSettings(world.location, Rules("query")))
     for epoch in range(3):
-        sink.land(epoch, Run("run"), Rows([world.write(ids_of(epoch))]))
-    sinks.upkeep.wait(PATIENCE)
+        sink.land(epoch, QueryRun("run"), AppendPayload([world.write(ids_of(epoch))]))
+    sinks.compactor.wait(PATIENCE)
     assert world.store().open().version == 1 + 1 + 3
     assert landed(world, "query") == [0, 1, 2]
 
@@ -103,44 +103,44 @@ class Rounds:
 @pytest.mark.parametrize(
     ("rules", "fragments", "due"),
     [
-        (UpkeepRules(), 10**6, []),
-        (UpkeepRules(every_epochs=3), 0, [2, 5]),
-        (UpkeepRules(every_epochs=1), 0, [0, 1, 2, 3, 4, 5]),
-        (UpkeepRules(above_fragments=10), 10, []),
-        (UpkeepRules(above_fragments=10), 11, [0, 1, 2, 3, 4, 5]),
-        (UpkeepRules(every_epochs=4, above_fragments=10), 3, [3]),
-        (UpkeepRules(retain_versions=1), 10**6, []),
+        (CompactionRules(), 10**6, []),
+        (CompactionRules(every_epochs=3), 0, [2, 5]),
+        (CompactionRules(every_epochs=1), 0, [0, 1, 2, 3, 4, 5]),
+        (CompactionRules(above_fragments=10), 10, []),
+        (CompactionRules(above_fragments=10), 11, [0, 1, 2, 3, 4, 5]),
+        (CompactionRules(every_epochs=4, above_fragments=10), 3, [3]),
+        (CompactionRules(retain_versions=1), 10**6, []),
     ],
 )
 def test_a_round_is_due_by_epochs_or_by_fragments(
-    monkeypatch: pytest.MonkeyPatch, rules: UpkeepRules, fragments: int, due: list[int]
+    monkeypatch: pytest.MonkeyPatch, rules: CompactionRules, fragments: int, due: list[int]
 ) -> None:
     """L22"""
-    upkeep, rounds, seen = Upkeep(), Rounds(monkeypatch, fragments), []
+    compactor, rounds, seen = Compactor(), Rounds(monkeypatch, fragments), []
     for epoch in range(6):
         before = len(rounds.done)
-        upkeep.after_commit(Location("table"), rules, epoch)
-        upkeep.wait(PATIENCE)
+        compactor.after_commit(Location("table"), rules, epoch)
+        compactor.wait(PATIENCE)
         seen += [epoch] * (len(rounds.done) - before)
     assert seen == due
 
 
 def test_one_round_at_a_time_for_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """L22: a round that is due meanwhile is left out; another table has its own; the stream never waits."""
-    upkeep, rounds = Upkeep(), Rounds(monkeypatch)
+    compactor, rounds = Compactor(), Rounds(monkeypatch)
     rounds.go_on.clear()
-    rules = UpkeepRules(every_epochs=1, retain_versions=5)
-    upkeep.after_commit(Location("one"), rules, 0)
+    rules = CompactionRules(every_epochs=1, retain_versions=5)
+    compactor.after_commit(Location("one"), rules, 0)
     assert rounds.begun.wait(PATIENCE)
     for epoch in range(1, 4):
-        upkeep.after_commit(Location("one"), rules, epoch)
-    upkeep.after_commit(Location("two"), rules, 0)
+        compactor.after_commit(Location("one"), rules, epoch)
+    compactor.after_commit(Location("two"), rules, 0)
     assert rounds.done == []
     rounds.go_on.set()
-    upkeep.wait(PATIENCE)
+    compactor.wait(PATIENCE)
     assert sorted(rounds.done) == ["clean 5", "clean 5", "one", "two"]
-    upkeep.after_commit(Location("one"), rules, 5)
-    upkeep.wait(PATIENCE)
+    compactor.after_commit(Location("one"), rules, 5)
+    compactor.wait(PATIENCE)
     assert rounds.done.count("one") == 2
 
 
@@ -148,25 +148,25 @@ def test_a_round_that_fails_is_logged_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """L22: the stream does not notice."""
-    upkeep, rounds = Upkeep(), Rounds(monkeypatch)
+    compactor, rounds = Compactor(), Rounds(monkeypatch)
     rounds.error = StorageError("no space")
     for epoch in range(2):
-        upkeep.after_commit(Location("one"), UpkeepRules(every_epochs=1, retain_versions=1), epoch)
-        upkeep.wait(PATIENCE)
+        compactor.after_commit(Location("one"), CompactionRules(every_epochs=1, retain_versions=1), epoch)
+        compactor.wait(PATIENCE)
     assert rounds.done == ["one", "one"]
     assert caplog.text.count("tried again later: no space") == 2
 
 
 def test_waiting_ends_after_the_time_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """L22: an exit is not held up for ever."""
-    upkeep, rounds = Upkeep(), Rounds(monkeypatch)
+    compactor, rounds = Compactor(), Rounds(monkeypatch)
     rounds.go_on.clear()
-    upkeep.after_commit(Location("one"), UpkeepRules(every_epochs=1), 0)
+    compactor.after_commit(Location("one"), CompactionRules(every_epochs=1), 0)
     assert rounds.begun.wait(PATIENCE)
-    upkeep.wait(0.01)
+    compactor.wait(0.01)
     assert rounds.done == []
     rounds.go_on.set()
-    upkeep.wait(PATIENCE)
+    compactor.wait(PATIENCE)
     assert rounds.done == ["one"]
 
 

@@ -11,11 +11,11 @@ from worlds import LanceWorld
 
 from headrace import LandingError, StorageError
 from headrace.tables.commit.epochs import Epochs
-from headrace.tables.commit.ledger import Run, Stamp, details
+from headrace.tables.commit.ledger import QueryRun, Stamp, details
 from headrace.tables.manage import checkpoint as checkpoints
 from headrace.tables.manage import queries
 from headrace.tables.manage.checkpoint import Checkpoint
-from headrace.tables.manage.verify import Account, audit
+from headrace.tables.manage.verify import Account, verify
 from headrace.tables.store import Append, Replace
 
 
@@ -25,7 +25,7 @@ def world(tmp_path: Path) -> LanceWorld:
 
 
 def only(world: LanceWorld, **asked: object) -> Account:
-    (account,) = audit(world.store(), **asked)  # type: ignore[arg-type]
+    (account,) = verify(world.store(), **asked)  # type: ignore[arg-type]
     return account
 
 
@@ -35,7 +35,7 @@ def checkpoint(done: int, planned: int | None = None, id: str = "checkpoint") ->
 
 def stamp_by_hand(world: LanceWorld, epoch: int) -> None:
     """What a writer without the protocol does."""
-    stamp = Stamp("query", epoch, Run("run-a").id, "checkpoint")
+    stamp = Stamp("query", epoch, QueryRun("run-a").id, "checkpoint")
     fragments = tuple(world.write([epoch]).fragments)
     world.store().publish(Append(fragments), read_version=world.dataset.version, properties=stamp.properties())
 
@@ -53,7 +53,7 @@ def test_nothing_is_found_where_all_is_well(world: LanceWorld) -> None:
     restarted.land(3)
     restarted.land(4)
     restarted.land(5, [])
-    found = {account.query: account for account in audit(world.store())}
+    found = {account.query: account for account in verify(world.store())}
     assert list(found) == ["other", "query"]
     account = found["query"]
     assert (str(account.checked), str(account.landed), str(account.empty)) == ("0-4", "1,3-4", "0,2,5")
@@ -124,7 +124,7 @@ def test_a_checkpoint_that_does_not_belong_to_the_table_is_found(world: LanceWor
     """L26: another one's, and one that was put back."""
     Driver(world, query_id="query").land(0)
     with pytest.raises(LandingError, match="was made from this checkpoint, of query stranger"):
-        audit(world.store(), checkpoint=checkpoint(0, id="stranger"))
+        verify(world.store(), checkpoint=checkpoint(0, id="stranger"))
     (problem,) = only(world, query="query", checkpoint=checkpoint(0, id="stranger")).problems
     assert problem == "What landed came from checkpoint checkpoint, and this one is stranger."
     Driver(world, "run-b", query_id="query").land(4, [4])
@@ -133,12 +133,12 @@ def test_a_checkpoint_that_does_not_belong_to_the_table_is_found(world: LanceWor
 
 def test_a_query_that_is_not_there_is_named(world: LanceWorld) -> None:
     """L13: with those that are."""
-    assert audit(world.store()) == []
+    assert verify(world.store()) == []
     with pytest.raises(LandingError, match=r"of query 'x'.*none of any query"):
-        audit(world.store(), query="x")
+        verify(world.store(), query="x")
     Driver(world, query_id="query").land(0)
     with pytest.raises(LandingError, match=r"versions of 'query'"):
-        audit(world.store(), query="x")
+        verify(world.store(), query="x")
 
 
 def test_a_checkpoint_is_read_as_spark_leaves_it(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from headrace import SchemaMismatchError, StorageError, TableNotFoundError
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.settings import FileSettings, Rules, SinkSettings
-from headrace.tables.sink import Sink
+from headrace.tables.sink import EpochSink
 from headrace.tables.write import create
 
 SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string())])
@@ -152,9 +152,9 @@ def test_a_sink_prepares_the_table_as_it_was_told(tmp_path: Path) -> None:
     location = Location(str(tmp_path / "table.lance"))
     wider = pa.schema([*SCHEMA, pa.field("new", pa.float64())])
     with pytest.raises(TableNotFoundError):
-        Sink(SinkSettings(location, Rules("q"))).prepare(SCHEMA)
-    Sink(SinkSettings(location, Rules("q"), creates_table=True)).prepare(SCHEMA)
+        EpochSink(SinkSettings(location, Rules("q"))).prepare(SCHEMA)
+    EpochSink(SinkSettings(location, Rules("q"), creates_table=True)).prepare(SCHEMA)
     with pytest.raises(SchemaMismatchError):
-        Sink(SinkSettings(location, Rules("q"), creates_table=True)).prepare(wider)
-    assert Sink(SinkSettings(location, Rules("q"), replaces_schema=True)).prepare(wider).schema == SCHEMA
-    assert Sink(SinkSettings(location, Rules("q"), merges_schema=True)).prepare(wider).schema == wider
+        EpochSink(SinkSettings(location, Rules("q"), creates_table=True)).prepare(wider)
+    assert EpochSink(SinkSettings(location, Rules("q"), replaces_schema=True)).prepare(wider).schema == SCHEMA
+    assert EpochSink(SinkSettings(location, Rules("q"), merges_schema=True)).prepare(wider).schema == wider

@@ -7,11 +7,11 @@ import subprocess
 import sys
 import threading
 
-from boards import Clock, progress, tell
+from statuses import Clock, progress, tell
 
 from headrace.channel.channel import SinkStatistics
 from headrace.pipeline.progress import Totals
-from headrace.ui import Board
+from headrace.ui import RunStatus
 from headrace.ui.status import LAST_EPOCHS
 
 
@@ -40,7 +40,7 @@ def test_importing_the_page_loads_no_engine() -> None:
 
 def test_a_board_that_was_told_nothing_says_so() -> None:
     """C8: no epochs, and totals of nothing."""
-    told = Board("orders", "orders.lance", clock=Clock(5.0)).snapshot()
+    told = RunStatus("orders", "orders.lance", clock=Clock(5.0)).snapshot()
     assert told == {
         "pipeline": "orders",
         "table": "orders.lance",
@@ -58,7 +58,7 @@ def test_a_board_that_was_told_nothing_says_so() -> None:
 def test_an_epoch_is_shown_as_it_was_told() -> None:
     """C8: and when; all in values that JSON has."""
     clock = Clock(100.0)
-    board = Board("orders", "orders.lance", clock=clock)
+    board = RunStatus("orders", "orders.lance", clock=clock)
     clock.now = 107.5
     tell(board, Totals(), progress(7, rows=500, seconds=0.25), versions=9, fragments=4)
     told = board.snapshot()
@@ -90,7 +90,7 @@ def test_an_epoch_is_shown_as_it_was_told() -> None:
 
 def test_a_snapshot_stays_as_it_was() -> None:
     """C8: the run goes on counting in the same totals."""
-    board, totals = Board("orders", "orders.lance"), Totals()
+    board, totals = RunStatus("orders", "orders.lance"), Totals()
     tell(board, totals, progress(0), versions=1, fragments=1)
     before = board.snapshot()
     totals.rows = 10**9
@@ -101,7 +101,7 @@ def test_a_snapshot_stays_as_it_was() -> None:
 
 def test_only_the_last_epochs_are_kept_and_the_totals_are_of_all() -> None:
     """C8: a run of weeks takes no more memory than one of minutes."""
-    board, totals = Board("orders", "orders.lance"), Totals()
+    board, totals = RunStatus("orders", "orders.lance"), Totals()
     for epoch in range(LAST_EPOCHS + 3):
         tell(board, totals, progress(epoch), versions=None, fragments=None)
     told = board.snapshot()
@@ -112,7 +112,7 @@ def test_only_the_last_epochs_are_kept_and_the_totals_are_of_all() -> None:
 def test_states_follow_the_run() -> None:
     """C8: and how long it took."""
     clock = Clock(10.0)
-    board = Board("orders", "orders.lance", clock=clock)
+    board = RunStatus("orders", "orders.lance", clock=clock)
     states = [board.snapshot()["state"]]
     for step in (board.begin, board.stopping, board.end):
         step()
@@ -124,7 +124,7 @@ def test_states_follow_the_run() -> None:
 
 def test_what_ends_a_run_first_stands() -> None:
     """C8: a failure is not painted over by what comes after it, nor an end by a failure."""
-    failed, ended = Board("orders", "orders.lance"), Board("orders", "orders.lance")
+    failed, ended = RunStatus("orders", "orders.lance"), RunStatus("orders", "orders.lance")
     failed.fail("the bucket is gone")
     failed.end()
     failed.begin()
@@ -137,7 +137,7 @@ def test_what_ends_a_run_first_stands() -> None:
 
 def test_a_stop_before_the_query_begins_stays_a_stop() -> None:
     """C8: Ctrl-C while Spark starts."""
-    board = Board("orders", "orders.lance")
+    board = RunStatus("orders", "orders.lance")
     board.stopping()
     board.begin()
     assert board.snapshot()["state"] == "stopping"
@@ -145,7 +145,7 @@ def test_a_stop_before_the_query_begins_stays_a_stop() -> None:
 
 def test_push_tables_are_asked_each_time() -> None:
     """C8: and one that cannot tell does not hide the others."""
-    board = Board("orders", "orders.lance")
+    board = RunStatus("orders", "orders.lance")
     depths = iter([2, 9])
     board.watch("clicks", lambda: statistics(next(depths)))
 
@@ -162,7 +162,7 @@ def test_push_tables_are_asked_each_time() -> None:
 
 def test_a_signal_in_the_middle_of_an_epoch_does_not_block() -> None:
     """C8: its handler runs on the thread that is inside the board."""
-    board: Board
+    board: RunStatus
 
     def clock() -> float:
         if told:
@@ -170,7 +170,7 @@ def test_a_signal_in_the_middle_of_an_epoch_does_not_block() -> None:
         return 0.0
 
     told: list[bool] = []
-    board = Board("orders", "orders.lance", clock=clock)
+    board = RunStatus("orders", "orders.lance", clock=clock)
     told.append(True)
     thread = threading.Thread(
         target=tell, args=(board, Totals(), progress(0)), kwargs={"versions": 1, "fragments": 1}, daemon=True
@@ -183,7 +183,7 @@ def test_a_signal_in_the_middle_of_an_epoch_does_not_block() -> None:
 
 def test_a_table_that_is_slow_to_tell_does_not_hold_up_the_run() -> None:
     """C8: the run must never wait for a page."""
-    board = Board("orders", "orders.lance")
+    board = RunStatus("orders", "orders.lance")
     asked, answer = threading.Event(), threading.Event()
 
     def slow() -> SinkStatistics:

@@ -28,7 +28,7 @@ from headrace.pipeline.runner import Job, Stop
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.manage import checkpoint as checkpoints
-from headrace.tables.manage.verify import audit
+from headrace.tables.manage.verify import verify
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +73,7 @@ def rows(folder: Path) -> list[dict[str, Any]]:
 
 def require_exact(folder: Path) -> None:
     notes = checkpoints.read(str(folder / ".headrace/checkpoints/job"))
-    (account,) = audit(LanceStore(Location(str(folder / "out.lance"))), checkpoint=notes)
+    (account,) = verify(LanceStore(Location(str(folder / "out.lance"))), checkpoint=notes)
     assert account.problems == ()
 
 
