@@ -130,7 +130,7 @@ def test_an_overwrite_with_retries_silently_discards_what_came_between(table: Ta
 
 @pytest.mark.parametrize("way", ["a tag kept it", "cleanup was told so"])
 def test_an_overwrite_after_cleanup_is_acknowledged_below_the_newest_version_and_lost(table: Table, way: str) -> None:
-    """L9, L27: _require_there in tables/commit/protocol looks for it. A version stays below a hole in two ways."""
+    """L9, L27: require_present in tables/commit/validate looks for it. A version stays below a hole in two ways."""
     if way == "a tag kept it":
         table.open().tags.create("mine", 1)
     table.fence()

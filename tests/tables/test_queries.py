@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from drivers import Driver, ids_of
+from stepping import SteppedStore, Steps
 from worlds import LanceWorld
 
-from headrace import CheckpointResetError, ConfigurationError, FencedError, LandingError
+from headrace import CheckpointResetError, CommitConflictError, ConfigurationError, FencedError, LandingError
+from headrace.tables.commit.retry import ATTEMPTS
 from headrace.tables.manage import cleanup, history, queries
 
 
@@ -72,6 +74,18 @@ def test_forgetting_somebody_unknown_names_the_ones_that_are_known(world: LanceW
     with pytest.raises(LandingError, match=r"it knows 'somebody'"):
         queries.forget(world.store(), "nobody")
     assert world.dataset.version == version
+
+
+def test_forgetting_pauses_between_attempts_and_gives_up_on_a_table_that_keeps_changing(world: LanceWorld) -> None:
+    """L25: as an epoch does; nothing is forgotten."""
+    driver, pauses = Driver(world), []
+    driver.land(0)
+    busy = SteppedStore(world.store(), Steps(named={"publish Fence": lambda: world.append([1])}))
+    with pytest.raises(CommitConflictError, match=r"Forgetting query .* met 100 concurrent changes in a row"):
+        queries.forget(busy, driver.query_id, pause=pauses.append)
+    assert len(pauses) == ATTEMPTS - 1
+    assert len(set(pauses)) > 1
+    assert driver.restarted("run-b").land(0).was_skipped
 
 
 def test_cleanup_refuses_what_a_query_needs(world: LanceWorld) -> None:

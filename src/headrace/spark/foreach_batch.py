@@ -206,7 +206,7 @@ class _Epoch:
         )
         if self.mode == "upsert":
             create.require_keys(schema, snapshot.schema, self.keys)
-        if sink.may_be_replay(self.run) and committer.has_landed(self.number, mode):
+        if committer.may_be_replay() and committer.has_landed(self.number, mode):
             _log.info("Epoch %d of query %r has landed before.", self.number, self.settings.rules.query_id)
             # Its rows are not wanted, but what aggregations and joins remember of them is: Spark notes that only if
             # the epoch is run.

@@ -12,10 +12,9 @@ import pyarrow as pa
 from headrace.errors import CommitUnknownError, HeadraceError, StorageError
 from headrace.tables.commit.landed import Landed
 from headrace.tables.commit.ledger import QueryRun
-from headrace.tables.commit.lookup import RunState
 from headrace.tables.commit.message import TaskMessage
 from headrace.tables.commit.payload import Payload
-from headrace.tables.commit.protocol import EpochCommitter, commit_batch
+from headrace.tables.commit.protocol import EpochCommitter, RunState, commit_batch
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
 from headrace.tables.location import Location
 from headrace.tables.manage import checkpoint as checkpoints
@@ -89,10 +88,6 @@ class EpochSink:
         """The commit protocol for one run."""
         table = f"the table {self.settings.location}"
         return EpochCommitter(self.store, self.settings.rules, run, self._state(run), table=table)
-
-    def may_be_replay(self, run: QueryRun) -> bool:
-        """Whether the next epoch of the run may have landed before: only its first can."""
-        return self._state(run).last is None
 
     def land(self, epoch: int, run: QueryRun | None, payload: Payload) -> Landed:
         """Land one epoch; see `EpochCommitter.commit`."""

@@ -10,10 +10,9 @@ from memory_store import MemorySnapshot, MergedRows
 
 from headrace.errors import HeadraceError
 from headrace.tables.commit.ledger import QueryRun
-from headrace.tables.commit.lookup import RunState
 from headrace.tables.commit.message import TaskMessage
 from headrace.tables.commit.payload import AppendPayload, OverwritePayload, Payload, UpsertPayload
-from headrace.tables.commit.protocol import EpochCommitter
+from headrace.tables.commit.protocol import EpochCommitter, RunState
 from headrace.tables.settings import Rules
 from headrace.tables.store import Merge
 from simulation.oracle import WatchedStore

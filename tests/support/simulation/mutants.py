@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
-from headrace.tables.commit import bookmark, ledger, lookup, protocol
+from headrace.tables.commit import bookmark, ledger, lookup, validate
 from headrace.tables.commit.ledger import Decision, QueryRun, Stamp
 from headrace.tables.commit.lookup import StampReader
 from headrace.tables.commit.payload import AppendPayload, UpsertPayload
@@ -48,8 +48,8 @@ _MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the newest-stamp rule": [(ledger, "decide", _never_skip)],
     "the look at the checkpoint": [(ledger, "decide", _never_reset)],
     "the memory of checkpoints that were given up": [(ledger, "decide", _never_given_up)],
-    "the verification": [(EpochCommitter, "_verify", _nothing)],
-    "the look for rivals after a commit": [(EpochCommitter, "_require_alone", _nothing)],
+    "the verification": [(validate, "validate_epoch", _nothing)],
+    "the look for rivals after a commit": [(validate, "require_no_rival", _nothing)],
     "the error about missing history": [(StampReader, "_report_gap", _nothing)],
     "the care for files that may have landed": [
         (EpochCommitter, "may_have_landed", property(lambda self: False, lambda self, value: None)),
@@ -59,7 +59,7 @@ _MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the look for epochs that were lost with a table": [(EpochCommitter, "_require_not_lost", _nothing)],
     "the look for a table that was overwritten": [(EpochCommitter, "_require_not_replaced", _nothing)],
     "the note of an epoch without rows": [(RowlessEpochs, "add_empty", _nothing)],
-    "the suspicion of gaps": [(protocol, "may_fill_gap", _never), (lookup, "may_fill_gap", _never)],
+    "the suspicion of gaps": [(validate, "may_fill_gap", _never), (lookup, "may_fill_gap", _never)],
 }
 MUTANTS = tuple(_MUTANTS)
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from headrace.errors import HistoryGapError
 from headrace.tables.commit import bookmark, replaced
 from headrace.tables.commit.bookmark import Bookmark
 from headrace.tables.commit.gaps import may_fill_gap, missing_between
 from headrace.tables.commit.ledger import QueryRun, Stamp, stamp_of
-from headrace.tables.commit.rowless import RowlessEpochs
 from headrace.tables.settings import Rules
 from headrace.tables.store import Entry, Kind, Published, Snapshot, Store
 
@@ -41,16 +40,6 @@ class HistoryScan:
     missing: tuple[int, ...] = ()
 
 
-@dataclass(slots=True)
-class RunState:
-    """What a process remembers of a run: where it stamped last. Safe to lose; then the table is read instead."""
-
-    last: Bookmark | None = None
-    versions_read: int = 0
-    scan: HistoryScan | None = None
-    rowless: RowlessEpochs = field(default_factory=RowlessEpochs)
-
-
 @dataclass(frozen=True, slots=True)
 class Lookup:
     """What a look-up found.
@@ -60,12 +49,16 @@ class Lookup:
         newest: The newest stamp of the query, or None.
         read_version: The version that a commit is to be based on.
         replaced: An overwrite or restore by another writer since that stamp, after which its rows may be gone.
+        scan: What was read of the history; the next lookup continues from it.
+        versions_read: How many versions were read.
     """
 
     snapshot: Snapshot
     newest: Stamp | None
     read_version: int
     replaced: Entry | None = None
+    scan: HistoryScan | None = None
+    versions_read: int = 0
 
 
 @dataclass
@@ -75,23 +68,29 @@ class StampReader:
     store: Store
     rules: Rules
     run: QueryRun | None
-    state: RunState
+    _versions_read: int = 0
 
-    def look_up(self, *, may_rebase: bool) -> Lookup:
+    def look_up(
+        self, last: Bookmark | None = None, scan: HistoryScan | None = None, *, may_rebase: bool = False
+    ) -> Lookup:
         """Steps 1 and 2 of the protocol.
 
         Args:
+            last: The run's newest stamp, if it has one.
+            scan: What an earlier lookup read of the history, if the run has no stamp.
             may_rebase: Whether the commit can be based on an older version; then the lookback caps what is read.
 
         Raises:
             TableReplacedError: The table was overwritten, restored or made anew under the run.
             HistoryGapError: Versions that matter are missing, and the rules say to stop then.
         """
+        self._versions_read = 0
         snapshot = self.store.open()
-        known = self.state.last
-        if known is not None:
-            return self._since(known, snapshot, may_rebase=may_rebase)
-        return self._everything(snapshot)
+        if last is not None:
+            lookup = self._since(last, snapshot, may_rebase=may_rebase)
+        else:
+            lookup = self._everything(snapshot, scan)
+        return replace(lookup, versions_read=self._versions_read)
 
     def _since(self, known: Bookmark, snapshot: Snapshot, *, may_rebase: bool) -> Lookup:
         """In a run that has stamped before: only what came after its last stamp can matter."""
@@ -117,13 +116,12 @@ class StampReader:
         rival = self.bookmark_above(known.at.version, snapshot)
         return Lookup(snapshot, rival.stamp if rival else known.stamp, known.at.version)
 
-    def _everything(self, snapshot: Snapshot) -> Lookup:
+    def _everything(self, snapshot: Snapshot, before: HistoryScan | None) -> Lookup:
         """In a process that knows nothing of the run: down to the bookmark, or to the beginning.
 
         What was read once is not read again: a table that others write to all the time would change faster than its
         history could be read, and the run never get to take over.
         """
-        before = self.state.scan
         if before is not None and before.at is not None and self._is_kept_or_cleaned(before.at, snapshot):
             floor = before.at.version
             scan = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
@@ -137,11 +135,10 @@ class StampReader:
                 )
         else:
             snapshot, scan = self._from_bookmark(snapshot)
-        self.state.scan = scan
         if scan.stamp is not None and self.run is not None and scan.stamp.run == self.run.id:
             self._require_not_replaced(scan)
         by = replaced.undoing(scan.replaced, scan.stamped_at) if scan.stamp is not None else None
-        return Lookup(snapshot, scan.stamp, snapshot.version, by)
+        return Lookup(snapshot, scan.stamp, snapshot.version, by, scan)
 
     def _from_bookmark(self, snapshot: Snapshot) -> tuple[Snapshot, HistoryScan]:
         mark = bookmark.read(self.store, self.rules.query_id)
@@ -243,7 +240,7 @@ class StampReader:
         return mark if self._is_kept_or_cleaned(mark.at, snapshot) else None
 
     def _entry(self, snapshot: Snapshot, version: int) -> Entry | None:
-        self.state.versions_read += 1
+        self._versions_read += 1
         return snapshot.entry(version)
 
     def _report_gap(self, missing: Sequence[int], found: Stamp | None) -> None:

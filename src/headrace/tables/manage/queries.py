@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import time
 import uuid
 from dataclasses import dataclass, replace
 
-from headrace.errors import CommitConflictError, LandingError
+from headrace.errors import LandingError
 from headrace.tables.commit import bookmark, ledger, rowless
 from headrace.tables.commit.bookmark import Bookmark
 from headrace.tables.commit.ledger import NONE_LANDED, QueryRun, Stamp
-from headrace.tables.commit.lookup import RunState, StampReader
+from headrace.tables.commit.lookup import StampReader
+from headrace.tables.commit.retry import Pause, until_committed
+from headrace.tables.commit.take_over import take_over
 from headrace.tables.settings import Rules
-from headrace.tables.store import Fence, Published, Store
-
-_ATTEMPTS = 100
+from headrace.tables.store import Published, Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,44 +47,42 @@ def known(store: Store) -> list[Query]:
     return [_query(store, mark.stamp.query_id, mark) for mark in bookmark.read_all(store)]
 
 
-def forget(store: Store, query_id: str) -> Published:
-    """Have a query count as new, whatever it has landed. A run of it that is still going stops.
+def forget(store: Store, query_id: str, *, pause: Pause = time.sleep) -> Published:
+    """Make a query count as new, whatever it has landed. A run of it that is still active stops.
+
+    Args:
+        store: The table.
+        query_id: The query.
+        pause: Called with seconds between two attempts.
+
+    Returns:
+        The version that says so.
 
     Raises:
-        LandingError: The table does not know it.
-        CommitConflictError: Others keep changing the table.
+        LandingError: No epoch of the query is known in the table.
+        CommitConflictError: Other writers keep changing the table.
     """
-    for _ in range(_ATTEMPTS):
-        lookup = StampReader(store, Rules(query_id), None, RunState()).look_up(may_rebase=False)
+    run = QueryRun(f"forget-{uuid.uuid4().hex}")
+    stamps = StampReader(store, Rules(query_id), run)
+
+    def attempt(_: bool) -> Bookmark:
+        lookup = stamps.look_up()
         if lookup.newest is None:
             others = ", ".join(repr(each.id) for each in known(store))
             raise LandingError(
                 f"No query {query_id!r} has landed anything in the table.",
                 hint=f"it knows {others}." if others else "it knows no query.",
             )
-        run = QueryRun(f"forget-{uuid.uuid4().hex}")
         fence = ledger.next_stamp(lookup.newest, query_id, NONE_LANDED, run, fence_after=lookup.read_version)
-        fence = replace(fence, given_up=())
-        properties = fence.properties() | {ledger.FORGETS: "true"}
-        try:
-            published = store.publish(Fence(), read_version=lookup.read_version, properties=properties)
-        except CommitConflictError as error:
-            if not error.retryable:
-                raise
-            continue
-        mark = Bookmark(published, fence)
-        bookmark.write(store, mark)
-        bookmark.remove_older(store, mark)
-        rowless.forget(store, query_id)
-        return published
-    raise CommitConflictError(
-        f"Query {query_id!r} could not be forgotten: the table was changed {_ATTEMPTS} times meanwhile.",
-        hint="try again when it is quieter.",
-    )
+        return take_over(stamps, lookup, replace(fence, given_up=()), {ledger.FORGETS: "true"})
+
+    hint = "other writers keep changing the table; try again when it is quieter."
+    mark = until_committed(attempt, f"Forgetting query {query_id!r}", hint=hint, pause=pause)
+    rowless.forget(store, query_id)
+    return mark.at
 
 
 def _query(store: Store, query_id: str, mark: Bookmark) -> Query:
-    state = RunState()
-    lookup = StampReader(store, Rules(query_id), None, state).look_up(may_rebase=False)
-    version = state.scan.stamped_at if state.scan is not None else 0
+    lookup = StampReader(store, Rules(query_id), None).look_up()
+    version = lookup.scan.stamped_at if lookup.scan is not None else 0
     return Query(query_id, lookup.newest or mark.stamp, version or mark.at.version)
