@@ -12,6 +12,7 @@ from streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
 from headrace import ConfigurationError, InvalidArgumentError
 from headrace.spark import LanceSink
+from headrace.tables.sink_settings import PythonSpelling, stream_settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,14 +49,14 @@ def test_a_stream_without_a_query_id_is_refused_before_anything_is_written(
 @pytest.mark.parametrize("query_id", ["", "  ", "\n"])
 def test_a_sink_without_a_query_id_is_not_made(query_id: str) -> None:
     """L1: foreachBatch's sink refuses at once."""
-    with pytest.raises(ConfigurationError, match="streamingQueryId is missing or blank"):
+    with pytest.raises(ConfigurationError, match=r"query_id is missing or blank.*as in query_id=.orders-v1."):
         LanceSink("/tmp/nowhere.lance", query_id=query_id)
 
 
 def test_the_longest_query_id_has_1024_characters() -> None:
     """L1: it travels in every transaction."""
     LanceSink("/tmp/nowhere.lance", query_id="q" * 1024)
-    with pytest.raises(ConfigurationError, match="streamingQueryId has 1025 characters; 1024 are allowed"):
+    with pytest.raises(ConfigurationError, match="query_id has 1025 characters; 1024 are allowed"):
         LanceSink("/tmp/nowhere.lance", query_id="q" * 1025)
 
 
@@ -66,11 +67,22 @@ def test_a_query_id_is_trimmed_once_and_stamped_as_it_is(spark: SparkSession, ur
 
 
 @pytest.mark.parametrize("lookback", ["0", "-1", "10001", "abc", "1.5", "--5", "1e3", "٣", "1_000"])
-def test_a_lookback_that_is_none_is_refused_by_name(lookback: str) -> None:
+def test_an_option_that_is_no_lookback_is_refused_by_name(lookback: str) -> None:
     """L2: with the range that is allowed, and the default."""
+    from headrace.spark.options import streaming
+
+    with pytest.raises(ConfigurationError) as caught:
+        streaming({"path": "/t", "streamingQueryId": "q", LOOKBACK: lookback})
+    assert f"{LOOKBACK} is {lookback!r}; it can be a whole number from 1 to 10000." in str(caught.value)
+    assert "the default is 100" in str(caught.value)
+
+
+@pytest.mark.parametrize("lookback", [0, -1, 10001, "abc", "5", 1.5, True])
+def test_an_argument_that_is_no_lookback_is_refused_by_name(lookback: object) -> None:
+    """L2: by the name it has in Python."""
     with pytest.raises(ConfigurationError) as caught:
         LanceSink("/tmp/nowhere.lance", query_id="q", lookback_versions=lookback)  # type: ignore[arg-type]
-    assert f"{LOOKBACK} is {lookback!r}; it can be a whole number from 1 to 10000." in str(caught.value)
+    assert f"lookback_versions is {lookback!r}; it can be a whole number from 1 to 10000." in str(caught.value)
     assert "the default is 100" in str(caught.value)
 
 
@@ -210,24 +222,61 @@ def test_options_of_spark_and_of_others_are_let_through() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"create_table": "maybe"}, "createTable is 'maybe'; it can be true or false"),
-        ({"on_history_gap": "ignore"}, "lance.streaming.onHistoryGap is 'ignore'; it can be warn or fail"),
-        ({"on_checkpoint_reset": "yes"}, "lance.streaming.onCheckpointReset is 'yes'; it can be fail or accept"),
-        ({"on_table_replaced": "yes"}, "lance.streaming.onTableReplaced is 'yes'; it can be fail or accept"),
-        ({"data_storage_version": "9.9"}, "dataStorageVersion is '9.9'; it can be stable, 2.0"),
-        ({"max_rows_per_file": 0}, "maxRowsPerFile is '0'; it can be a whole number from 1"),
-        ({"retain_versions": 3, "compact_every_epochs": 1}, "retainVersions is '3'; it can be a whole number from 10"),
-        ({"retain_versions": 10}, "retainVersions is part of compaction, and compaction is off"),
-        ({"namespace": "dir"}, "namespace and tableId go together, and only namespace is given"),
-        ({"table_id": "a.b"}, "namespace and tableId go together, and only tableId is given"),
-        ({"namespace": "dir", "table_id": "a"}, "given twice: as a path, and in a namespace"),
+        ({"create_table": "maybe"}, "create_table is 'maybe'; it can be True or False"),
+        ({"merge_schema": 1}, "merge_schema is 1; it can be True or False"),
+        ({"on_history_gap": "ignore"}, "on_history_gap is 'ignore'; it can be warn or fail"),
+        ({"on_checkpoint_reset": "yes"}, "on_checkpoint_reset is 'yes'; it can be fail or accept"),
+        ({"on_table_replaced": True}, "on_table_replaced is True; it can be fail or accept"),
+        ({"data_storage_version": "9.9"}, "data_storage_version is '9.9'; it can be stable, 2.0"),
+        ({"max_rows_per_file": 0}, "max_rows_per_file is 0; it can be a whole number from 1"),
+        ({"retain_versions": 3, "compact_every_epochs": 1}, "retain_versions is 3; it can be a whole number from 10"),
+        ({"retain_versions": 10}, "retain_versions is part of compaction, and compaction is off"),
+        ({"namespace": "dir"}, "namespace and table_id go together, and only namespace is given"),
+        ({"table_id": "a.b"}, "namespace and table_id go together, and only table_id is given"),
+        ({"table_id": ["a", ""]}, "table_id is ['a', '']; it can be text such as 'sales.orders', or its parts"),
+        ({"namespace": "dir", "table_id": "a"}, "given twice: as a uri, and in a namespace"),
+        ({"storage_options": {"secret": 7}}, "storage_options can be a mapping of text to text"),
     ],
 )
-def test_a_wrong_value_is_refused_by_name_with_what_is_allowed(given: dict[str, Any], said: str) -> None:
-    """L2, L6: the same messages as the options of a stream."""
+def test_a_wrong_argument_is_refused_by_its_name_in_python(given: dict[str, Any], said: str) -> None:
+    """L2, L6: with what is allowed."""
     with pytest.raises(ConfigurationError) as caught:
         LanceSink("/tmp/nowhere.lance", query_id="q", **given)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"createTable": "maybe"}, "createTable is 'maybe'; it can be true or false"),
+        (
+            {"lance.streaming.onHistoryGap": "ignore"},
+            "lance.streaming.onHistoryGap is 'ignore'; it can be warn or fail",
+        ),
+        ({"lance.streaming.onCheckpointReset": "yes"}, "lance.streaming.onCheckpointReset is 'yes'; it can be fail or"),
+        ({"lance.streaming.onTableReplaced": "yes"}, "lance.streaming.onTableReplaced is 'yes'; it can be fail or"),
+        ({"dataStorageVersion": "9.9"}, "dataStorageVersion is '9.9'; it can be stable, 2.0"),
+        ({"maxRowsPerFile": "0"}, "maxRowsPerFile is '0'; it can be a whole number from 1"),
+        ({"retainVersions": "10"}, "retainVersions is part of compaction, and compaction is off"),
+        ({"namespace": "dir"}, "namespace and tableId go together, and only namespace is given"),
+        ({"tableId": "a.b"}, "namespace and tableId go together, and only tableId is given"),
+        ({"namespace": "dir", "tableId": "a"}, "given twice: as a path, and in a namespace"),
+    ],
+)
+def test_a_wrong_option_is_refused_by_its_name_in_spark(given: dict[str, str], said: str) -> None:
+    """L2, L6: with what is allowed."""
+    from headrace.spark.options import streaming
+
+    with pytest.raises(ConfigurationError) as caught:
+        streaming({"path": "/tmp/nowhere.lance", "streamingQueryId": "q", **given})
+    assert said in str(caught.value)
+
+
+def test_a_sink_takes_a_path_and_the_parts_of_a_table_id() -> None:
+    """L6, L35: a part may have a dot in it."""
+    assert "/tmp/nowhere.lance" in repr(LanceSink(Path("/tmp/nowhere.lance"), query_id="q"))
+    given = {"query_id": "q", "namespace": "dir", "table_id": ["sales.eu", "orders"]}
+    assert stream_settings(given, PythonSpelling()).location.table_id == ("sales.eu", "orders")
 
 
 def test_the_mode_and_the_keys_of_a_sink_go_together() -> None:

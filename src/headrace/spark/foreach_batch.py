@@ -12,12 +12,12 @@ import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, InvalidArgumentError, MissingExtraError
-from headrace.spark import options as names
 from headrace.spark.registration import require_pyspark
 from headrace.spark.schema import arrow_schema
 from headrace.spark.task import current_task, run_of
@@ -27,6 +27,7 @@ from headrace.tables.commit.message import TaskMessage
 from headrace.tables.commit.payload import AppendPayload, OverwritePayload, Payload
 from headrace.tables.location import Location
 from headrace.tables.settings import SinkSettings
+from headrace.tables.sink_settings import PythonSpelling, stream_settings
 
 if TYPE_CHECKING:
     from headrace.tables.lance_store import LanceSnapshot
@@ -67,13 +68,13 @@ class LanceSink:
         retain_versions: After that, keep only so many versions.
 
     Raises:
-        ConfigurationError: Naming the argument's option, and what is allowed.
+        ConfigurationError: An argument is missing or wrong; the message names it and what is allowed.
         InvalidArgumentError: The mode is unknown, or it and the keys do not go together.
     """
 
     def __init__(
         self,
-        uri: str | None = None,
+        uri: str | Path | None = None,
         *,
         query_id: str,
         mode: str = "append",
@@ -102,27 +103,27 @@ class LanceSink:
             raise InvalidArgumentError(
                 "mode upsert needs keys, and no other mode takes any.", hint='as in mode="upsert", keys=["id"].'
             )
-        given: dict[str, Any] = {
-            "path": uri,
-            names.QUERY_ID: query_id,
-            names.CREATE: create_table,
-            names.MERGE_SCHEMA: merge_schema,
-            names.LOOKBACK: lookback_versions,
-            names.ON_GAP: on_history_gap,
-            names.ON_RESET: on_checkpoint_reset,
-            names.ON_REPLACED: on_table_replaced,
-            names.MAX_ROWS: max_rows_per_file,
-            names.MAX_BYTES: max_bytes_per_file,
-            names.STORAGE_VERSION: data_storage_version,
-            names.NAMESPACE: namespace,
-            names.TABLE_ID: table_id if isinstance(table_id, str) or table_id is None else ".".join(table_id),
-            names.COMPACT_EVERY: compact_every_epochs,
-            names.COMPACT_ABOVE: compact_above_fragments,
-            names.RETAIN_VERSIONS: retain_versions,
-            **{f"{names.STORAGE_PREFIX}{name}": value for name, value in (storage_options or {}).items()},
-            **{f"{names.NAMESPACE_PREFIX}{name}": value for name, value in (namespace_options or {}).items()},
+        given = {
+            "uri": str(uri) if isinstance(uri, Path) else uri,
+            "query_id": query_id,
+            "storage_options": storage_options,
+            "create_table": create_table,
+            "merge_schema": merge_schema,
+            "lookback_versions": lookback_versions,
+            "on_history_gap": on_history_gap,
+            "on_checkpoint_reset": on_checkpoint_reset,
+            "on_table_replaced": on_table_replaced,
+            "max_rows_per_file": max_rows_per_file,
+            "max_bytes_per_file": max_bytes_per_file,
+            "data_storage_version": data_storage_version,
+            "namespace": namespace,
+            "namespace_options": namespace_options,
+            "table_id": table_id,
+            "compact_every_epochs": compact_every_epochs,
+            "compact_above_fragments": compact_above_fragments,
+            "retain_versions": retain_versions,
         }
-        self._settings = names.streaming({name: str(value) for name, value in given.items() if value is not None})
+        self._settings = stream_settings(given, PythonSpelling())
         self._mode = mode
         self._run_id = uuid.uuid4().hex
 

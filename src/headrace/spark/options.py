@@ -9,17 +9,8 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from headrace.errors import ConfigurationError
-from headrace.tables.location import Location
-from headrace.tables.settings import (
-    DEFAULT_LOOKBACK,
-    CompactionRules,
-    FeedRules,
-    FileSettings,
-    Limit,
-    ReadSettings,
-    Rules,
-    SinkSettings,
-)
+from headrace.tables.settings import FeedRules, Limit, ReadSettings, SinkSettings
+from headrace.tables.sink_settings import batch_settings, location_of, stream_settings
 
 T = TypeVar("T")
 
@@ -73,10 +64,57 @@ _IGNORED = ("path", "checkpointLocation", "version", "write_mode", "queryName")
 # An unknown option under one of these can only be ours.
 _OUR_PREFIXES = ("lance.", "headrace.", "compact", "streaming")
 
-_LONGEST_QUERY_ID = 1024
-_MOST_LOOKBACK = 10_000
-_FEWEST_RETAINED = 10
-_STORAGE_VERSIONS = ("stable", "2.0", "2.1", "2.2", "2.3", "next", "legacy")
+# The option of each of LanceSink's arguments.
+_NAMES = {
+    "uri": "path",
+    "query_id": QUERY_ID,
+    "lookback_versions": LOOKBACK,
+    "on_history_gap": ON_GAP,
+    "on_checkpoint_reset": ON_RESET,
+    "on_table_replaced": ON_REPLACED,
+    "create_table": CREATE,
+    "merge_schema": MERGE_SCHEMA,
+    "overwrite_schema": OVERWRITE_SCHEMA,
+    "max_rows_per_file": MAX_ROWS,
+    "max_bytes_per_file": MAX_BYTES,
+    "data_storage_version": STORAGE_VERSION,
+    "namespace": NAMESPACE,
+    "table_id": TABLE_ID,
+    "compact_every_epochs": COMPACT_EVERY,
+    "compact_above_fragments": COMPACT_ABOVE,
+    "retain_versions": RETAIN_VERSIONS,
+    "storage_options": f"{STORAGE_PREFIX}*",
+    "namespace_options": f"{NAMESPACE_PREFIX}*",
+}
+
+
+class SparkSpelling:
+    """Options of a Spark reader or writer: names in camel case, values as text."""
+
+    flags = ("true", "false")
+    address_hint = (
+        f'give the path, as in .start("s3://bucket/orders.lance"), or {NAMESPACE} and {TABLE_ID}, not both. '
+        "toTable() and INSERT INTO do not hand one over."
+    )
+
+    def name(self, argument: str) -> str:
+        """The option's name."""
+        return _NAMES[argument]
+
+    def example(self, argument: str, value: str) -> str:
+        """A call of ``option``."""
+        return f'.option("{_NAMES[argument]}", "{value}")'
+
+    def number(self, value: object) -> int | None:
+        """Digits, perhaps with a sign."""
+        return int(str(value)) if re.fullmatch(r"-?[0-9]{1,18}", str(value)) else None
+
+    def flag(self, value: object) -> bool | None:
+        """``true`` or ``false``, in any case."""
+        return {"true": True, "false": False}.get(str(value).lower())
+
+
+SPARK = SparkSpelling()
 
 
 class Options:
@@ -117,6 +155,14 @@ class Options:
             name.removeprefix(prefix): value
             for name, value in self._values.items()
             if name.startswith(prefix) and value
+        }
+
+    def given(self) -> dict[str, Any]:
+        """What a sink or an address is made of, by the names of LanceSink's arguments."""
+        named = {argument: self.text(name) or None for argument, name in _NAMES.items()}
+        return named | {
+            "storage_options": self.under(STORAGE_PREFIX),
+            "namespace_options": self.under(NAMESPACE_PREFIX),
         }
 
     def choice(self, name: str, choices: Mapping[str, T], default: str) -> T:
@@ -163,39 +209,24 @@ def streaming(options: Mapping[str, str]) -> SinkSettings:
     """The settings of a streaming sink.
 
     Raises:
-        ConfigurationError: Naming the option that is missing, unknown or wrong.
+        ConfigurationError: An option is missing, unknown or wrong; the message names it.
     """
     parsed = Options(options, FOR_WRITING)
-    query_id = parsed.text(QUERY_ID)
-    if not query_id:
-        raise ConfigurationError(
-            f"{QUERY_ID} is missing or blank: it is the key by which epochs that have landed are recognised.",
-            hint=f'set it to a name no other query on this table has, as in .option("{QUERY_ID}", "orders-v1").',
-        )
-    if len(query_id) > _LONGEST_QUERY_ID:
-        raise ConfigurationError(f"{QUERY_ID} has {len(query_id)} characters; {_LONGEST_QUERY_ID} are allowed.")
-    rules = Rules(
-        query_id,
-        parsed.number(LOOKBACK, 1, _MOST_LOOKBACK, DEFAULT_LOOKBACK) or DEFAULT_LOOKBACK,
-        parsed.choice(ON_GAP, {"warn": "warn", "fail": "fail"}, "warn"),
-        parsed.choice(ON_RESET, {"fail": False, "accept": True}, "fail"),
-        parsed.choice(ON_REPLACED, {"fail": False, "accept": True}, "fail"),
-    )
     if parsed.text(OVERWRITE_SCHEMA):
         raise ConfigurationError(
             f"{OVERWRITE_SCHEMA} is for batch overwrites; a stream keeps the table's schema.",
             hint=f"use {MERGE_SCHEMA}=true to add columns.",
         )
-    return _settings(parsed, rules, creates=False)
+    return stream_settings(parsed.given(), SPARK)
 
 
 def batch(options: Mapping[str, str]) -> SinkSettings:
-    """The settings of a batch write, which makes the table if there is none.
+    """The settings of a batch write, which creates the table if there is none.
 
     Raises:
-        ConfigurationError: Naming the option that is unknown or wrong.
+        ConfigurationError: An option is unknown or wrong; the message names it.
     """
-    return _settings(Options(options, FOR_WRITING), Rules(""), creates=True)
+    return batch_settings(Options(options, FOR_WRITING).given(), SPARK)
 
 
 def reading(options: Mapping[str, str]) -> ReadSettings:
@@ -207,7 +238,12 @@ def reading(options: Mapping[str, str]) -> ReadSettings:
     parsed = Options(options, FOR_BATCH_READS)
     version, timestamp = _version(parsed)
     return ReadSettings(
-        _location(parsed), _columns(parsed), parsed.text(FILTER), version, timestamp, parsed.flag(PUSH_FILTERS)
+        location_of(parsed.given(), SPARK),
+        _columns(parsed),
+        parsed.text(FILTER),
+        version,
+        timestamp,
+        parsed.flag(PUSH_FILTERS),
     )
 
 
@@ -216,7 +252,7 @@ def any_reading(options: Mapping[str, str]) -> ReadSettings:
     parsed = Options(options, (*FOR_BATCH_READS, *FOR_STREAM_READS))
     version, timestamp = _version(parsed)
     return ReadSettings(
-        _location(parsed),
+        location_of(parsed.given(), SPARK),
         _columns(parsed),
         version=version,
         timestamp=timestamp,
@@ -255,7 +291,7 @@ def stream_reading(options: Mapping[str, str]) -> ReadSettings:
             parsed.number(MAX_BYTES_PER_TRIGGER, 1, 10**15),
         ),
     )
-    return ReadSettings(_location(parsed), _columns(parsed), feed=rules)
+    return ReadSettings(location_of(parsed.given(), SPARK), _columns(parsed), feed=rules)
 
 
 def _version(parsed: Options) -> tuple[int | str | None, datetime | None]:
@@ -267,56 +303,6 @@ def _version(parsed: Options) -> tuple[int | str | None, datetime | None]:
 
 def _columns(parsed: Options) -> tuple[str, ...]:
     return tuple(name for part in parsed.text(COLUMNS).split(",") if (name := part.strip()))
-
-
-def _settings(parsed: Options, rules: Rules, *, creates: bool) -> SinkSettings:
-    every, above = parsed.number(COMPACT_EVERY, 1, 10**9), parsed.number(COMPACT_ABOVE, 1, 10**9)
-    retained = parsed.number(RETAIN_VERSIONS, _FEWEST_RETAINED, 10**9)
-    if retained is not None and every is None and above is None:
-        raise ConfigurationError(
-            f"{RETAIN_VERSIONS} is part of compaction, and compaction is off.",
-            hint=f"set {COMPACT_EVERY} or {COMPACT_ABOVE} too.",
-        )
-    versions = {version: version for version in _STORAGE_VERSIONS}
-    return SinkSettings(
-        _location(parsed),
-        rules,
-        FileSettings(
-            parsed.number(MAX_ROWS, 1, 10**12),
-            parsed.number(MAX_BYTES, 1, 10**12),
-            parsed.choice(STORAGE_VERSION, versions, "stable") if parsed.text(STORAGE_VERSION) else None,
-        ),
-        parsed.flag(CREATE, creates),
-        parsed.flag(MERGE_SCHEMA),
-        parsed.flag(OVERWRITE_SCHEMA),
-        CompactionRules(every, above, retained),
-    )
-
-
-def _location(parsed: Options) -> Location:
-    path, namespace, table = parsed.text("path"), parsed.text(NAMESPACE), parsed.text(TABLE_ID)
-    if bool(namespace) != bool(table):
-        raise ConfigurationError(
-            f"{NAMESPACE} and {TABLE_ID} go together, and only {NAMESPACE if namespace else TABLE_ID} is given.",
-            hint=f'as in .option("{NAMESPACE}", "rest").option("{TABLE_ID}", "sales.orders").',
-        )
-    if bool(path) == bool(namespace):
-        raise ConfigurationError(
-            "The table's address is given twice: as a path, and in a namespace."
-            if path
-            else "The table's address is missing: there is no path.",
-            hint=f'give the path, as in .start("s3://bucket/orders.lance"), or {NAMESPACE} and {TABLE_ID}, not both. '
-            "toTable() and INSERT INTO do not hand one over.",
-        )
-    if path.startswith("file:"):
-        path = "/" + path.removeprefix("file:").lstrip("/")
-    return Location(
-        path,
-        parsed.under(STORAGE_PREFIX),
-        namespace,
-        parsed.under(NAMESPACE_PREFIX),
-        tuple(part for part in table.split(".") if part),
-    )
 
 
 def _listed(choices: Mapping[str, Any]) -> str:

@@ -1,0 +1,232 @@
+"""Sink settings from what a user gave, checked; errors name Spark's options or Python's arguments, as the user does.
+
+Every setting has one name here, that of ``LanceSink``'s argument. A `Spelling` says what the user calls it and how its
+value is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+
+from headrace.errors import ConfigurationError
+from headrace.tables.location import Location
+from headrace.tables.settings import DEFAULT_LOOKBACK, CompactionRules, FileSettings, Rules, SinkSettings
+
+T = TypeVar("T")
+
+_LONGEST_QUERY_ID = 1024
+_MOST_LOOKBACK = 10_000
+_FEWEST_RETAINED = 10
+_STORAGE_VERSIONS = ("stable", "2.0", "2.1", "2.2", "2.3", "next", "legacy")
+
+
+class Spelling(Protocol):
+    """How a user writes settings.
+
+    Attributes:
+        flags: How true and false are written.
+        address_hint: How the table's address is given.
+    """
+
+    flags: tuple[str, str]
+    address_hint: str
+
+    def name(self, argument: str) -> str:
+        """What the user calls a setting."""
+
+    def example(self, argument: str, value: str) -> str:
+        """A setting with a value, as the user would write it."""
+
+    def number(self, value: object) -> int | None:
+        """A value as a whole number; None if it is none."""
+
+    def flag(self, value: object) -> bool | None:
+        """A value as true or false; None if it is neither."""
+
+
+class PythonSpelling:
+    """Arguments of a call in Python."""
+
+    flags = ("True", "False")
+    address_hint = 'pass uri, as in "s3://bucket/orders.lance", or namespace and table_id, not both.'
+
+    def name(self, argument: str) -> str:
+        """The argument's own name."""
+        return argument
+
+    def example(self, argument: str, value: str) -> str:
+        """A keyword argument."""
+        return f'{argument}="{value}"'
+
+    def number(self, value: object) -> int | None:
+        """An int that is no bool."""
+        return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+    def flag(self, value: object) -> bool | None:
+        """A bool."""
+        return value if isinstance(value, bool) else None
+
+
+def stream_settings(given: Mapping[str, Any], spelling: Spelling) -> SinkSettings:
+    """The settings of a streaming sink.
+
+    Args:
+        given: Values by the names of ``LanceSink``'s arguments; None and missing are alike.
+        spelling: How the user wrote them.
+
+    Raises:
+        ConfigurationError: A setting is missing or wrong; the message names it.
+    """
+    query_id, name = given.get("query_id"), spelling.name("query_id")
+    if query_id is not None and not isinstance(query_id, str):
+        raise ConfigurationError(f"{name} is {query_id!r}; it can be text.")
+    query_id = (query_id or "").strip()
+    if not query_id:
+        raise ConfigurationError(
+            f"{name} is missing or blank: it is the key by which headrace recognises epochs that have landed.",
+            hint=f"choose a name that no other query on this table has, as in "
+            f"{spelling.example('query_id', 'orders-v1')}.",
+        )
+    if len(query_id) > _LONGEST_QUERY_ID:
+        raise ConfigurationError(f"{name} has {len(query_id)} characters; {_LONGEST_QUERY_ID} are allowed.")
+    values = _Values(given, spelling)
+    accepts = {"fail": False, "accept": True}
+    rules = Rules(
+        query_id,
+        values.number("lookback_versions", 1, _MOST_LOOKBACK, DEFAULT_LOOKBACK) or DEFAULT_LOOKBACK,
+        values.choice("on_history_gap", {"warn": "warn", "fail": "fail"}, "warn"),
+        values.choice("on_checkpoint_reset", accepts, "fail"),
+        values.choice("on_table_replaced", accepts, "fail"),
+    )
+    return _settings(values, rules, creates=False)
+
+
+def batch_settings(given: Mapping[str, Any], spelling: Spelling) -> SinkSettings:
+    """The settings of a batch write, which creates the table if there is none; arguments as for `stream_settings`.
+
+    Raises:
+        ConfigurationError: A setting is wrong; the message names it.
+    """
+    return _settings(_Values(given, spelling), Rules(""), creates=True)
+
+
+def location_of(given: Mapping[str, Any], spelling: Spelling) -> Location:
+    """The table's address; arguments as for `stream_settings`.
+
+    Raises:
+        ConfigurationError: It is missing, given twice or incomplete.
+    """
+    values = _Values(given, spelling)
+    uri, namespace, table_id = values.text("uri"), values.text("namespace"), values.parts("table_id")
+    names = {argument: spelling.name(argument) for argument in ("uri", "namespace", "table_id")}
+    if bool(namespace) != bool(table_id):
+        only = names["namespace" if namespace else "table_id"]
+        raise ConfigurationError(
+            f"{names['namespace']} and {names['table_id']} go together, and only {only} is given.",
+            hint=f"as in {spelling.example('namespace', 'rest')} and {spelling.example('table_id', 'sales.orders')}.",
+        )
+    if bool(uri) == bool(namespace):
+        raise ConfigurationError(
+            f"The table's address is given twice: as a {names['uri']}, and in a namespace."
+            if uri
+            else f"The table's address is missing: there is no {names['uri']}.",
+            hint=spelling.address_hint,
+        )
+    if uri.startswith("file:"):
+        uri = "/" + uri.removeprefix("file:").lstrip("/")
+    return Location(uri, values.mapping("storage_options"), namespace, values.mapping("namespace_options"), table_id)
+
+
+def _settings(values: _Values, rules: Rules, *, creates: bool) -> SinkSettings:
+    every, above = values.number("compact_every_epochs", 1, 10**9), values.number("compact_above_fragments", 1, 10**9)
+    retained = values.number("retain_versions", _FEWEST_RETAINED, 10**9)
+    name = values.spelling.name
+    if retained is not None and every is None and above is None:
+        raise ConfigurationError(
+            f"{name('retain_versions')} is part of compaction, and compaction is off.",
+            hint=f"set {name('compact_every_epochs')} or {name('compact_above_fragments')} too.",
+        )
+    versions = {version: version for version in _STORAGE_VERSIONS}
+    return SinkSettings(
+        location_of(values.given, values.spelling),
+        rules,
+        FileSettings(
+            values.number("max_rows_per_file", 1, 10**12),
+            values.number("max_bytes_per_file", 1, 10**12),
+            values.choice("data_storage_version", versions, "stable") if values.has("data_storage_version") else None,
+        ),
+        values.flag("create_table", creates),
+        values.flag("merge_schema", False),
+        values.flag("overwrite_schema", False),
+        CompactionRules(every, above, retained),
+    )
+
+
+class _Values:
+    """Given values, checked one by one."""
+
+    def __init__(self, given: Mapping[str, Any], spelling: Spelling) -> None:
+        self.given = given
+        self.spelling = spelling
+
+    def has(self, argument: str) -> bool:
+        return self.given.get(argument) is not None
+
+    def text(self, argument: str) -> str:
+        value = self.given.get(argument)
+        if value is not None and not isinstance(value, str):
+            raise self._wrong(argument, "text")
+        return (value or "").strip()
+
+    def parts(self, argument: str) -> tuple[str, ...]:
+        value = self.given.get(argument)
+        if value is None or isinstance(value, str):
+            return tuple(part for part in (value or "").strip().split(".") if part)
+        if not isinstance(value, Sequence) or not all(isinstance(part, str) and part for part in value):
+            raise self._wrong(argument, "text such as 'sales.orders', or its parts")
+        return tuple(value)
+
+    def mapping(self, argument: str) -> dict[str, str]:
+        value = self.given.get(argument) or {}
+        if not isinstance(value, Mapping) or not all(
+            isinstance(name, str) and isinstance(each, str) for name, each in value.items()
+        ):
+            # Without the value: it may be a secret.
+            raise ConfigurationError(f"{self.spelling.name(argument)} can be a mapping of text to text.")
+        return {name: each for name, each in value.items() if each}
+
+    def choice(self, argument: str, choices: Mapping[str, T], default: str) -> T:
+        value = self.given.get(argument) or default
+        key = value.strip().lower() if isinstance(value, str) else ""
+        if key not in choices:
+            raise self._wrong(argument, _listed(tuple(choices)), default)
+        return choices[key]
+
+    def flag(self, argument: str, default: bool) -> bool:
+        if not self.has(argument):
+            return default
+        value = self.spelling.flag(self.given[argument])
+        if value is None:
+            words = self.spelling.flags
+            raise self._wrong(argument, _listed(words), words[0 if default else 1])
+        return value
+
+    def number(self, argument: str, least: int, most: int, default: int | None = None) -> int | None:
+        if not self.has(argument):
+            return default
+        number = self.spelling.number(self.given[argument])
+        if number is None or not least <= number <= most:
+            raise self._wrong(argument, f"a whole number from {least} to {most}", default)
+        return number
+
+    def _wrong(self, argument: str, allowed: str, default: object = None) -> ConfigurationError:
+        return ConfigurationError(
+            f"{self.spelling.name(argument)} is {self.given.get(argument)!r}; it can be {allowed}.",
+            hint=f"the default is {default}." if default is not None else "leave it out for the default.",
+        )
+
+
+def _listed(words: Sequence[str]) -> str:
+    *most, last = words
+    return f"{', '.join(most)} or {last}" if most else last
