@@ -13,7 +13,7 @@ VARIABLE = "HEADRACE_CRASH_AT"
 
 
 def reach(point: str, epoch: int) -> None:
-    """Send SIGKILL to the group of the session leader and to this process, if the variable names this point and epoch."""
+    """Kill the session leader's process group and this process if the variable names this point and epoch."""
     if os.environ.get(VARIABLE) == f"{point}:{epoch}":
         os.killpg(os.getsid(0), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)

@@ -14,9 +14,9 @@ from headrace import SessionContext, SimpleTableProvider, TableProvider
     ("returned", "message"),
     [
         (None, r"scan\(\) of table 't' returned None\. Hint: return a fresh reader"),
-        (5, r"What scan\(\) of table 't' returns must be .*, not a int\. Hint: pyarrow\.record_batch"),
-        ("rows", r"What scan\(\) of table 't' returns must be .*, not a str\. Hint: "),
-        ({"x": [1]}, r"What scan\(\) of table 't' returns must be .*, not a dict\. Hint: "),
+        (5, r"The return value of scan\(\) of table 't' must be .*, not a int\. Hint: pyarrow\.record_batch"),
+        ("rows", r"The return value of scan\(\) of table 't' must be .*, not a str\. Hint: "),
+        ({"x": [1]}, r"The return value of scan\(\) of table 't' must be .*, not a dict\. Hint: "),
     ],
     ids=repr,
 )

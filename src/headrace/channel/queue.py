@@ -26,10 +26,10 @@ class BatchQueue:
         "_batches",
         "bytes",
         "capacity",
+        "max_bytes",
         "removed_batches",
         "removed_bytes",
         "removed_rows",
-        "max_bytes",
         "rows",
     )
 
