@@ -53,11 +53,11 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
 
     def read_next_batch_with_custom_metadata(self) -> Any:
         """The next batch, with no metadata: batches of a result carry none."""
-        return pa.ipc.RecordBatchWithMetadata(self.read_next_batch(), None)
+        return pa.lib.RecordBatchWithMetadata(self.read_next_batch(), None)
 
     def iter_batches_with_custom_metadata(self) -> Iterator[Any]:
         """All batches not read yet, each with no metadata."""
-        return (pa.ipc.RecordBatchWithMetadata(batch, None) for batch in self)
+        return (pa.lib.RecordBatchWithMetadata(batch, None) for batch in self)
 
     def read_all(self) -> pa.Table:
         """All batches not read yet, as a table; raises as ``read_next_batch`` does."""
