@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -13,12 +13,10 @@ from headrace.arrow.batches import BatchStream, conform, open_stream, require_no
 from headrace.arrow.schema import require_same_fields, required_columns, same_fields
 from headrace.channel.channel import Channel, ChannelState
 from headrace.engine.threads import start_thread
-from headrace.errors import (
-    CancelledError,
-    ClosedError,
-    ConsumedError,
-    InvalidArgumentError,
-)
+from headrace.errors import CancelledError, ClosedError, ConsumedError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    import pyarrow.dataset
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +54,7 @@ class ScanRequest:
     """
 
     columns: tuple[str, ...]
-    filter: Any | None
+    filter: pyarrow.dataset.Expression | None
     limit: int | None
     partition: int
     partitions: int
@@ -155,7 +153,7 @@ class ScanPump:
         source = self._provider.scan() if scan_with is None else scan_with(self._request)
         if source is None:
             raise InvalidArgumentError(
-                f"scan() of table {self._table.name!r} returned None.", hint="return a fresh reader on every call."
+                f"scan() of table {self._table.name!r} returned None.", hint="return a new reader on every call."
             )
         return open_stream(source, f"The return value of scan() of table {self._table.name!r}")
 
