@@ -108,7 +108,7 @@ def write(sink: headrace.TableSink, batches: Iterable[Sequence[int]], accepted: 
 # Asked of the channels: to look at the frames of a thread that runs is not safe in Python 3.11, not thousands of times.
 def is_read(reader: headrace.RecordBatchReader) -> bool:
     """Whether somebody waits for the next batch."""
-    return reader._reading._channel._waiting_readers > 0
+    return reader._result._channel._waiting_readers > 0
 
 
 def is_written_to(sink: headrace.TableSink) -> bool:

@@ -221,7 +221,7 @@ class DataFrame:
         return self._transform(lambda frame: frame.filter(*predicates))
 
     def with_column(self, name: str, expression: Expression) -> DataFrame:
-        """Return a frame with an additional column.
+        """Return a frame with an additional column, or with a column of that name replaced.
 
         Args:
             name: The name of the column.
@@ -239,10 +239,9 @@ class DataFrame:
         return self._transform(lambda frame: frame.with_column(name, expression))
 
     def drop(self, *columns: str) -> DataFrame:
-        """Return a frame without these columns.
+        """Return a frame without these columns; a name that is not a column is ignored.
 
         Raises:
-            PlanError: A column does not exist.
             ConsumedError: The frame was already executed.
             ClosedError: The frame or its session is closed.
 
@@ -274,6 +273,7 @@ class DataFrame:
         """Return a frame with at most ``count`` rows, after skipping ``offset`` rows.
 
         Raises:
+            PlanError: ``count`` or ``offset`` is negative.
             ConsumedError: The frame was already executed.
             ClosedError: The frame or its session is closed.
 
@@ -301,7 +301,7 @@ class DataFrame:
         """Return a frame with the rows of both frames, duplicates included.
 
         Raises:
-            PlanError: The frames have different columns.
+            PlanError: The frames have different numbers of columns, or types without a common type.
             ConsumedError: One of the frames was already executed.
             ClosedError: One of the frames or its session is closed.
 

@@ -118,7 +118,8 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
         """Return a reader of the remaining batches that casts each to another schema.
 
         Raises:
-            pyarrow.ArrowInvalid: The result cannot be cast to ``target_schema``.
+            ValueError: ``target_schema`` has other column names, or, while reading, a value cannot be cast.
+            pyarrow.ArrowTypeError: A type of the result cannot be cast to the target's type.
 
         Example:
             >>> reader = ctx.sql("SELECT 1 AS x").execute_stream()
