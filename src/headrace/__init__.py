@@ -88,7 +88,7 @@ __all__ = [
     "__version__",
 ]
 
-# These load Arrow, which takes longer than a command has to show its help; so they are loaded when they are asked for.
+# These modules import pyarrow, which is too slow for `headrace --help`: __getattr__ imports them on first use.
 _HOMES = {
     "DataFrame": "session.dataframe",
     "RecordBatchReader": "session.reader",

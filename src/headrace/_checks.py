@@ -1,4 +1,4 @@
-"""Values that callers give, checked."""
+"""Checks of argument values: each returns the value or raises InvalidArgumentError."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def require_count(value: object, what: str) -> int:
     """Return ``value`` if it is a whole number of at least 1.
 
     Raises:
-        InvalidArgumentError: It is not (a bool is not a number here).
+        InvalidArgumentError: ``value`` is not an ``int``, is a ``bool``, or is less than 1.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise InvalidArgumentError(f"{what} must be a whole number of at least 1, not {value!r}.")
@@ -20,10 +20,10 @@ def require_count(value: object, what: str) -> int:
 
 
 def require_seconds(value: object, what: str) -> float:
-    """Return ``value`` as seconds to wait, no longer than a lock can, which is as good as for ever.
+    """Return ``value`` as seconds to wait, capped at ``threading.TIMEOUT_MAX``.
 
     Raises:
-        InvalidArgumentError: It is not a number of at least 0.
+        InvalidArgumentError: ``value`` is not a number, is NaN, or is less than 0.
     """
     if isinstance(value, bool) or not isinstance(value, (int, float)) or math.isnan(value) or value < 0:
         raise InvalidArgumentError(f"{what} must be a number of seconds of at least 0, or None, not {value!r}.")
@@ -31,5 +31,5 @@ def require_seconds(value: object, what: str) -> float:
 
 
 def kind_of(value: object) -> str:
-    """What a value is, for a message that refuses it."""
+    """Return the type of ``value`` as words for an error message: ``None`` or ``a list``."""
     return "None" if value is None else f"a {type(value).__qualname__}"

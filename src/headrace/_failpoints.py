@@ -1,7 +1,7 @@
-"""Named points at which a run can be made to die, so that recovery is something one can watch.
+"""Named points in the code where a test or a demonstration can kill the process, to show recovery.
 
-``HEADRACE_CRASH_AT=after-commit:3`` kills the whole driver, without a word, when epoch 3 gets there. Nothing else
-reads the variable, and without it a point costs one look at the environment.
+``HEADRACE_CRASH_AT=after-commit:3`` sends SIGKILL to the driver when epoch 3 reaches the point ``after-commit``. No
+other module reads the variable. If it is not set, a failpoint costs one lookup in the environment.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ VARIABLE = "HEADRACE_CRASH_AT"
 
 
 def reach(point: str, epoch: int) -> None:
-    """Die here if the environment says so: SIGKILL to the leader of this session, its group, and this process."""
+    """Kill the session leader's process group and this process if the variable names this point and epoch."""
     if os.environ.get(VARIABLE) == f"{point}:{epoch}":
         os.killpg(os.getsid(0), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)

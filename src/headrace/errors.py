@@ -1,34 +1,34 @@
-"""Every error headrace raises; the class tells the caller what to do next.
+"""Every error that headrace raises; the class says what the caller does next.
 
 HeadraceError
-├── InvalidArgumentError      (ValueError)   the call is wrong: correct the argument
-│   ├── ConfigurationError                   ... a setting of the session, an option of a table
-│   ├── SchemaMismatchError                  ... a batch or reader that is not of the table's schema
-│   └── TableExistsError                     ... a name that is taken
-├── PlanError                                the query cannot be planned: correct the SQL, register the table
-├── ExecutionError                           the query failed while it ran
-│   ├── TableError                           ... in a table's own code: look at __cause__
-│   ├── StorageError                         ... reading or writing a file or object: check it, then run again
-│   ├── ResourcesExhaustedError              ... for lack of memory or workers: raise the limit that is named
-│   └── EngineError                          ... inside the engine: report it
-├── LandingError                             rows were not landed; the table is as it was
-│   ├── TableNotFoundError                   ... there is no table: create it
-│   ├── CommitConflictError                  ... another writer's change is in the way: restart, which is safe
-│   ├── CommitUnknownError                   ... or were: the answer was lost: restart, which finds out
-│   ├── FencedError                          ... another run of the query took over: leave it to that one
-│   ├── CheckpointResetError                 ... the checkpoint is a new one: choose a new id, or accept it
-│   ├── TableReplacedError                   ... the table was replaced since: put it back, or accept that
-│   └── HistoryGapError                      ... history that matters was removed: decide, then restart
-├── ReadingError                             a table's history cannot be read on from here
-│   ├── ChangeCommitError                    ... rows that were read are changed: skip the change, or start anew
-│   └── DataLossError                        ... versions went before they were read: accept that, or start anew
-├── StateError                               the right call at the wrong moment
-│   ├── ClosedError                          ... on something that this side has closed
-│   ├── ConsumedError                        ... on a frame or push table that can be read once and was
-│   └── ForkedError                          ... in a forked child: use the "spawn" start method
-├── ConsumerGoneError                        nobody will read what is written: stop producing
-├── CancelledError                           somebody cancelled the stream: stop reading
-├── WriteTimeoutError         (TimeoutError) the channel stayed full: write again later
+├── InvalidArgumentError      (ValueError)   an argument is wrong: correct it
+│   ├── ConfigurationError                   ... a session setting or a table option
+│   ├── SchemaMismatchError                  ... a batch or reader that does not have the table's schema
+│   └── TableExistsError                     ... the name of a table that exists
+├── PlanError                                the query cannot be planned: correct the SQL or register the table
+├── ExecutionError                           the query failed during execution
+│   ├── TableError                           ... in a provider or producer: see __cause__
+│   ├── StorageError                         ... in reading or writing a file or object: check it, then retry
+│   ├── ResourcesExhaustedError              ... out of memory or worker threads: raise the limit named in it
+│   └── EngineError                          ... in the engine: report it
+├── LandingError                             rows were not committed; the table is unchanged
+│   ├── TableNotFoundError                   ... the table does not exist: create it
+│   ├── CommitConflictError                  ... a concurrent commit conflicts: restart, which is safe
+│   ├── CommitUnknownError                   ... or were; the response was lost: restart, which finds out
+│   ├── FencedError                          ... another run of the query took over: stop this one
+│   ├── CheckpointResetError                 ... the checkpoint is new: choose a new id, or accept it
+│   ├── TableReplacedError                   ... the table was replaced: restore it, or accept that
+│   └── HistoryGapError                      ... needed versions were removed: decide, then restart
+├── ReadingError                             a stream cannot continue at its position in a table's history
+│   ├── ChangeCommitError                    ... a version changed existing rows: skip it, or start over
+│   └── DataLossError                        ... unread versions were removed: accept that, or start over
+├── StateError                               the object is in a state that does not allow the call
+│   ├── ClosedError                          ... it was closed
+│   ├── ConsumedError                        ... it is a frame or push table that was already read
+│   └── ForkedError                          ... it was made before a fork: use the "spawn" start method
+├── ConsumerGoneError                        no query reads the table any more: stop producing
+├── CancelledError                           the stream was cancelled: stop reading
+├── WriteTimeoutError         (TimeoutError) the channel stayed full: retry the write
 └── MissingExtraError         (ImportError)  an optional dependency is not installed: install the extra
 """
 
@@ -77,6 +77,16 @@ class HeadraceError(Exception):
     Args:
         message: What went wrong, and where.
         hint: What to do about it; appended to the message after ``Hint:``.
+
+    Attributes:
+        hint: The hint, or None.
+
+    Example:
+        >>> try:
+        ...     ctx.table("orders")
+        ... except headrace.HeadraceError as error:
+        ...     print(type(error).__name__)
+        PlanError
     """
 
     def __init__(self, message: str = "", *, hint: str | None = None) -> None:
@@ -84,7 +94,7 @@ class HeadraceError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Exceptions lose their cause when pickled; ours keep it wherever the cause itself pickles.
+        # Pickle drops an exception's cause. Keep it if the cause itself can be pickled.
         state = {**self.__dict__, "__cause__": self.__cause__ if _pickles(self.__cause__) else None}
         return (_rebuild, (type(self), self.args), state)
 
@@ -95,33 +105,34 @@ class HeadraceError(Exception):
 
 
 class InvalidArgumentError(HeadraceError, ValueError):
-    """An argument is refused before anything is changed."""
+    """An argument is wrong; the call changed nothing."""
 
 
 class ConfigurationError(InvalidArgumentError):
-    """A setting of the session, or an option of a table, is unknown or has a value it cannot have."""
+    """A session setting or a table option is unknown or has an invalid value."""
 
 
 class SchemaMismatchError(InvalidArgumentError):
-    """A batch, or a reader, does not have the fields of the table it is meant for."""
+    """A batch or a reader does not have the table's fields."""
 
 
 class TableExistsError(InvalidArgumentError):
-    """The name is taken; the table that has it is unharmed."""
+    """A table with this name is registered already; it is unchanged."""
 
 
 class PlanError(HeadraceError):
-    """The query cannot be planned: bad SQL, an unknown table or column, a type that does not fit."""
+    """The query cannot be planned: invalid SQL, an unknown table or column, or a type mismatch."""
 
 
 class ExecutionError(HeadraceError):
-    """The query failed while it ran."""
+    """The query failed during execution."""
 
 
 class TableError(ExecutionError):
-    """A table's own code failed: a provider raised, or a producer failed its sink.
+    """A provider raised, or a producer failed its sink.
 
-    ``table`` is the table's name and ``__cause__`` the original exception object.
+    Attributes:
+        table: The table's name. ``__cause__`` is the original exception object.
     """
 
     def __init__(self, message: str = "", *, table: str = "", hint: str | None = None) -> None:
@@ -130,7 +141,7 @@ class TableError(ExecutionError):
 
 
 class StorageError(ExecutionError):
-    """A file or an object could not be read or written."""
+    """A file or an object in an object store could not be read or written."""
 
 
 class ResourcesExhaustedError(ExecutionError):
@@ -138,21 +149,22 @@ class ResourcesExhaustedError(ExecutionError):
 
 
 class EngineError(ExecutionError):
-    """The engine itself broke; nothing the caller did explains it."""
+    """The engine failed with an internal error; the caller's input does not explain it."""
 
 
 class LandingError(HeadraceError):
-    """An epoch, or a batch write, was not landed; nothing of it is visible in the table."""
+    """An epoch or a batch write was not committed; none of its rows are visible in the table."""
 
 
 class TableNotFoundError(LandingError):
-    """There is no Lance table at the address."""
+    """No Lance table exists at the URI."""
 
 
 class CommitConflictError(LandingError):
-    """A concurrent change to the table makes the commit impossible; it definitely did not land.
+    """A concurrent commit conflicts with this one; this one did not land.
 
-    ``retryable`` says whether the same rows can be committed on top of that change.
+    Attributes:
+        retryable: Whether the same rows can be committed on top of the concurrent commit.
     """
 
     def __init__(self, message: str = "", *, retryable: bool = False, hint: str | None = None) -> None:
@@ -161,65 +173,66 @@ class CommitConflictError(LandingError):
 
 
 class CommitUnknownError(LandingError):
-    """A commit was sent and nobody can say whether it landed; its files must be left alone."""
+    """A commit was sent, and it is unknown whether it landed; its data files must not be deleted."""
 
 
 class FencedError(LandingError):
-    """Another run of the same query has taken over; nothing this run does can land any more."""
+    """Another run of the same query has taken over; this run can commit nothing more."""
 
 
 class CheckpointResetError(LandingError):
-    """The query's epochs come from another checkpoint than those that have landed under its id."""
+    """The query's epochs come from a different checkpoint than the epochs that landed under its id."""
 
 
 class TableReplacedError(LandingError):
-    """The table was overwritten, restored, or dropped and recreated, and may not have what the query landed in it."""
+    """The table was overwritten, restored, or dropped and recreated, and may lack rows that the query landed."""
 
 
 class HistoryGapError(LandingError):
-    """Versions that could tell whether the epoch has landed were removed from the table's history."""
+    """Versions that show whether the epoch landed were removed from the table's history."""
 
 
 class ReadingError(HeadraceError):
-    """A streaming reader cannot go on from where it is in a table's history."""
+    """A streaming reader cannot continue at its position in a table's history."""
 
 
 class ChangeCommitError(ReadingError):
-    """A version changed or removed rows, which a stream of appended rows cannot tell."""
+    """A version updated or deleted rows; a stream of appended rows cannot express that."""
 
 
 class DataLossError(ReadingError):
-    """Versions that were not read yet are gone."""
+    """Versions that the stream has not read yet were removed."""
 
 
 class StateError(HeadraceError):
-    """The object is not in a state that allows the call."""
+    """The object is in a state that does not allow the call."""
 
 
 class ClosedError(StateError):
-    """The object was closed, on this side of it."""
+    """The caller's side closed the object."""
 
 
 class ConsumedError(StateError):
-    """A frame was executed before, or a push table was scanned before; each can be read once."""
+    """A frame was already executed, or a push table was already scanned; each can be read once."""
 
 
 class ForkedError(StateError):
-    """The object was made before a fork and is used in the child, where its threads do not exist."""
+    """The object was made before a fork and is used in the child process, where its threads do not exist."""
 
 
 class ConsumerGoneError(HeadraceError):
-    """The reading side has left: whatever is written now would be read by nobody."""
+    """The reading side has gone away; no query would read the batch."""
 
 
 class CancelledError(HeadraceError):
-    """The stream was cancelled; it is not whole."""
+    """The stream was cancelled; the batches read so far are not the complete result."""
 
 
 class WriteTimeoutError(HeadraceError, TimeoutError):
     """The channel stayed full for the whole timeout.
 
-    ``batches_written`` counts the batches of the same call that were accepted before.
+    Attributes:
+        batches_written: How many batches of the same call were queued before the timeout.
     """
 
     def __init__(self, message: str = "", *, batches_written: int = 0, hint: str | None = None) -> None:
@@ -228,7 +241,7 @@ class WriteTimeoutError(HeadraceError, TimeoutError):
 
 
 class MissingExtraError(HeadraceError, ImportError):
-    """A part of headrace needs a package that is not installed."""
+    """A feature needs a package that is not installed."""
 
 
 def _rebuild(cls: type[HeadraceError], args: tuple[Any, ...]) -> HeadraceError:
@@ -240,6 +253,6 @@ def _rebuild(cls: type[HeadraceError], args: tuple[Any, ...]) -> HeadraceError:
 def _pickles(value: object) -> bool:
     try:
         pickle.loads(pickle.dumps(value))
-    except Exception:  # noqa: BLE001 - anything at all may come out of a foreign __reduce__
+    except Exception:  # noqa: BLE001 - a foreign __reduce__ may raise anything
         return False
     return True

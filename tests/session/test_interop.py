@@ -172,7 +172,7 @@ def test_a_stream_that_is_cancelled_in_the_middle_looks_whole_to_no_taker(
 
 
 AFTERWARDS = {
-    "cancel": (CancelledError, "The stream was cancelled; what was read of it is not whole."),
+    "cancel": (CancelledError, "The stream was cancelled; the batches read so far are not the complete result."),
     "close": (ClosedError, "The reader is closed."),
 }
 

@@ -239,4 +239,4 @@ def test_a_live_query_gives_every_row_of_a_bulk_result_too(ctx: SessionContext) 
 def test_the_setting_that_makes_queries_live_is_documented() -> None:
     """S15: by its name, where sessions are made."""
     assert SessionContext.__doc__ is not None
-    assert "low_latency: Hand each row on as soon as it comes" in SessionContext.__doc__
+    assert "low_latency: Emit each row as soon as it arrives" in SessionContext.__doc__

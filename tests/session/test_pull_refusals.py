@@ -13,10 +13,10 @@ from headrace import SessionContext, SimpleTableProvider, TableProvider
 @pytest.mark.parametrize(
     ("returned", "message"),
     [
-        (None, r"scan\(\) of table 't' returned None\. Hint: return a fresh reader"),
-        (5, r"What scan\(\) of table 't' returns must be .*, not a int\. Hint: pyarrow\.record_batch"),
-        ("rows", r"What scan\(\) of table 't' returns must be .*, not a str\. Hint: "),
-        ({"x": [1]}, r"What scan\(\) of table 't' returns must be .*, not a dict\. Hint: "),
+        (None, r"scan\(\) of table 't' returned None\. Hint: return a new reader"),
+        (5, r"The return value of scan\(\) of table 't' must be .*, not a int\. Hint: pyarrow\.record_batch"),
+        ("rows", r"The return value of scan\(\) of table 't' must be .*, not a str\. Hint: "),
+        ({"x": [1]}, r"The return value of scan\(\) of table 't' must be .*, not a dict\. Hint: "),
     ],
     ids=repr,
 )
@@ -31,7 +31,7 @@ def test_scan_must_return_something_that_holds_batches(ctx, returned, message):
 @pytest.mark.parametrize(
     ("schema", "message"),
     [
-        (None, r"schema\(\) of table 't' returned must be a pyarrow\.Schema, not None\. Hint: .*pyarrow\.schema"),
+        (None, r"schema\(\) of table 't' must be a pyarrow\.Schema, not None\. Hint: .*pyarrow\.schema"),
         ([("x", pa.int64())], r"must be a pyarrow\.Schema, not a list\. Hint: .*pyarrow\.schema"),
         (pa.schema([]), r"has no column\. Hint: give the table at least one"),
         (pa.schema([("x", pa.int8()), ("x", pa.int8())]), r"more than one column named 'x'\. Hint: rename"),
@@ -68,7 +68,7 @@ def test_a_name_must_be_text_that_is_not_empty(ctx, name):
     for call in calls:
         with pytest.raises(headrace.InvalidArgumentError) as caught:
             call()
-        assert str(caught.value) == f"A table's name must be text that is not empty, not {name!r}."
+        assert str(caught.value) == f"A table name must be non-empty text, not {name!r}."
     assert provider.schema_threads == []
 
 

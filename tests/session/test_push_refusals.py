@@ -102,7 +102,7 @@ def test_looking_at_the_table_and_failing_to_plan_do_not_consume_it(ctx: Session
 
 # -- registration ------------------------------------------------------------------------------------
 
-NAME = r"A table's name must be text that is not empty, not {}"
+NAME = r"A table name must be non-empty text, not {}"
 NO_SCHEMA = r"schema of streaming table 'u' must be a pyarrow.Schema, not {}\. Hint: build one with pyarrow\.schema"
 COUNT = r"{} must be a whole number of at least 1, not {}"
 

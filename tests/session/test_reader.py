@@ -159,7 +159,7 @@ def test_cancel_from_another_thread_ends_a_blocked_read_at_once(reader: RecordBa
     reader.cancel()
     assert isinstance(blocked.ends(), CancelledError)
     for read in (reader.read_next_batch, reader.read_all, lambda: list(reader), reader.__arrow_c_stream__):
-        with pytest.raises(CancelledError, match=r"cancelled.*not whole"):
+        with pytest.raises(CancelledError, match=r"cancelled.*not the complete result"):
             read()
     with pytest.raises(ConsumerGoneError, match="cancelled"):
         sink.write(ONE)

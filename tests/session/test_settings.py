@@ -1,5 +1,9 @@
 """The settings of a session: checked when it is made, and of effect."""
 
+import os
+import subprocess
+import sys
+
 import pyarrow as pa
 import pytest
 from providers import Provider, rows, scanning
@@ -184,3 +188,28 @@ def test_an_unknown_argument_is_pythons_own_error():
     """As for any function."""
     with pytest.raises(TypeError, match="memory"):
         SessionContext(memory="1GB")
+
+
+# -- nothing happens at import --------------------------------------------------------------------------
+
+IMPORTS = """
+import os, threading
+
+def hooks():
+    return [hook.func for hook in threading._threading_atexits if hook.func.__module__.startswith("headrace")]
+
+before = dict(os.environ)
+import headrace.session.context, headrace.engine.engine
+assert dict(os.environ) == before
+assert hooks() == []
+for _ in range(2):
+    headrace.session.context.SessionContext().close()
+assert dict(os.environ) == before
+assert len(hooks()) == 1
+"""
+
+
+def test_importing_the_session_sets_no_variable_and_registers_no_exit_hook() -> None:
+    """The first SessionContext does both, and unsets the variable that sizes the worker pool."""
+    environment = {name: value for name, value in os.environ.items() if name != "TOKIO_WORKER_THREADS"}
+    subprocess.run([sys.executable, "-c", IMPORTS], check=True, env=environment)

@@ -1,1 +1,1 @@
-"""Arrow data of any kind, as checked batches of one schema."""
+"""Arrow data from any library, converted to checked record batches of one schema."""

@@ -1,8 +1,8 @@
-"""Batches as Spark makes them become batches as the table has them.
+"""Conversion of batches from Spark to a table's schema.
 
-Columns go by name. What differs only in spelling (the name of a time zone, the width of string offsets, nullability,
-order) is made equal; numbers and times are converted if every value fits; missing columns that may be null are filled.
-Whatever else differs is an error that names the column, raised before anything is committed.
+Columns are matched by name. Column order, nullability, the width of string offsets and the name of a time zone may
+differ. Numbers and times are converted if every value fits. A missing nullable column is filled with nulls. Any other
+difference raises a SchemaMismatchError that names the column, before anything is committed.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from headrace.errors import SchemaMismatchError
 
 
 class Alignment:
-    """How batches of one schema are turned into batches of a table's schema.
+    """Converts batches of one schema to a table's schema.
 
     Args:
         source: The schema of the batches.
         table: The schema of the table.
-        fills: Whether a column that is missing is filled with null; not where that would erase values.
+        fills: Whether a missing nullable column is filled with nulls. False for a merge, where nulls would erase
+            values.
 
     Raises:
-        SchemaMismatchError: On construction, if the columns cannot fit whatever their values are.
+        SchemaMismatchError: On construction, if the columns do not fit, whatever their values are.
     """
 
     def __init__(self, source: pa.Schema, table: pa.Schema, *, fills: bool = True) -> None:
@@ -61,7 +62,7 @@ class Alignment:
         self._is_identity = source.equals(table, check_metadata=False)
 
     def apply(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """One batch, as the table has it.
+        """Convert one batch to the table's schema.
 
         Raises:
             SchemaMismatchError: A value does not fit its column.
@@ -79,7 +80,7 @@ class Alignment:
 
 
 def _placed(array: pa.Array) -> pa.Array:
-    """``array`` where Lance can take it: its decimals at addresses that are multiples of 16, as Spark's are not."""
+    """Copy ``array`` if its decimals are not 16-byte aligned: Lance requires it, and Spark does not align them."""
     if _holds_wide_values(array.type) and any(buffer and buffer.address % 16 for buffer in array.buffers()):
         return array.copy_to(pa.default_cpu_memory_manager())
     return array
@@ -102,7 +103,7 @@ def _refuse(source: pa.DataType, target: pa.DataType, path: str) -> SchemaMismat
 
 
 def _require_fit(source: pa.DataType, target: pa.DataType, path: str) -> None:
-    """Check that values of one type can be values of the other, not looking at any."""
+    """Check, by the types alone, that values of ``source`` can be converted to ``target``."""
     if source.equals(target) or pa.types.is_null(source):
         return
     if isinstance(target, pa.BaseExtensionType):
@@ -162,7 +163,7 @@ def _is_local(kind: pa.DataType) -> bool:
     return bool(pa.types.is_timestamp(kind) and kind.tz is None)
 
 
-# Within one of these, and from integers to floats and decimals, every value that fits is converted; nothing else is.
+# Values are converted within one of these groups, and from integers to floats and decimals. No other conversion is.
 _KINDRED: tuple[Callable[[pa.DataType], bool], ...] = (
     _is_string,
     is_binary,

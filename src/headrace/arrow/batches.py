@@ -1,4 +1,4 @@
-"""Anything that speaks Arrow becomes checked record batches of one schema."""
+"""Any Arrow source opened as a stream of checked record batches."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from headrace._checks import kind_of
 from headrace.arrow.schema import require_same_fields
 from headrace.errors import InvalidArgumentError, SchemaMismatchError
 
-# Asking a batch for its exact size costs more than queueing it; below this the buffers' sizes will do.
+# Computing nbytes costs more than queueing a batch; below this size the sum of the buffer sizes is close enough.
 _EXACT_SIZE_FROM = 64 * 1024
 
 
 def batch_size_in_bytes(batch: pa.RecordBatch) -> int:
-    """Bytes a batch occupies; a slice of something large counts only its own part."""
+    """Return the size of a batch in bytes; a slice of a large batch counts only the sliced rows."""
     size: int = batch.get_total_buffer_size()
     return size if size < _EXACT_SIZE_FROM else int(batch.nbytes)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, what: str) -> pa.RecordBatch:
-    """Return ``batch`` under exactly ``schema``, metadata included, without copying.
+    """Return ``batch`` with exactly ``schema``, metadata included, without copying.
 
     Raises:
-        SchemaMismatchError: The fields differ, or a field that may not be null holds nulls.
+        SchemaMismatchError: ``batch`` is not a RecordBatch, or its fields differ.
     """
     if not isinstance(batch, pa.RecordBatch):
         raise SchemaMismatchError(f"{what} is not a pyarrow.RecordBatch but {kind_of(batch)}.")
@@ -36,10 +36,10 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema, what: str) -> pa.RecordBat
 
 
 def require_no_nulls(batch: pa.RecordBatch, required: Iterable[int], what: str) -> None:
-    """Check the columns that may hold no null.
+    """Check that the columns at the positions ``required`` contain no nulls.
 
     Raises:
-        SchemaMismatchError: Naming the first that does.
+        SchemaMismatchError: A column contains nulls; the message names the first.
     """
     for index in required:
         if batch.column(index).null_count:
@@ -50,9 +50,10 @@ def require_no_nulls(batch: pa.RecordBatch, required: Iterable[int], what: str) 
 
 
 class BatchStream:
-    """What a caller or provider gave us, as record batches, with one ``close``.
+    """The record batches of a source, with one ``close``.
 
-    ``schema`` is None where the source does not say it beforehand (a generator of batches).
+    Attributes:
+        schema: The source's schema, or None if the source does not declare one (a generator of batches).
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class BatchStream:
         return self._batches
 
     def close(self) -> None:
-        """Close the source and let go of it, the first time it is called."""
+        """Close the source and drop the reference to it; later calls do nothing."""
         close, self._close = self._close, None
         batches, self._batches = self._batches, iter(())
         try:
@@ -78,13 +79,13 @@ class BatchStream:
 
 
 def open_stream(source: Any, what: str) -> BatchStream:
-    """Open anything that carries record batches.
+    """Open a source of record batches.
 
-    Takes a RecordBatch, a Table, a reader (``schema`` and ``read_next_batch``), anything with
+    The source is a RecordBatch, a Table, a reader (``schema`` and ``read_next_batch``), anything with
     ``__arrow_c_stream__`` or ``__arrow_c_array__``, or an iterable of record batches.
 
     Raises:
-        InvalidArgumentError: It is none of these.
+        InvalidArgumentError: ``source`` is none of these.
     """
     close = getattr(source, "close", None)
     close = close if callable(close) else None

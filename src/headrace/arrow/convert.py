@@ -1,6 +1,6 @@
-"""Arrays of one type converted to another, nested types included; plain values by `narrowing`.
+"""Conversion of arrays from one type to another, nested types included; `narrow` casts the leaf values.
 
-Values that nothing shows (under a null, or outside of a slice) are left out, so that they cannot be refused.
+Values under a null or outside a slice are left out of the conversion, so they cannot fail it.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _BLOB = "lance.blob.v2"
 
 
 def is_blob(kind: pa.DataType) -> bool:
-    """Whether this is Lance's type for blobs, the second kind; the first is a large binary with metadata."""
+    """Whether ``kind`` is Lance's blob type, version 2; version 1 is a large binary with field metadata."""
     return isinstance(kind, pa.BaseExtensionType) and kind.extension_name == _BLOB
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether this is a list of any width, or of a fixed size."""
+    """Whether ``kind`` is a list, a large list or a fixed-size list."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Whether this is binary of any width, or of a fixed size."""
+    """Whether ``kind`` is binary, large binary, a binary view or fixed-size binary."""
     return bool(
         pa.types.is_binary(kind)
         or pa.types.is_large_binary(kind)
@@ -38,15 +38,15 @@ def is_binary(kind: pa.DataType) -> bool:
 
 
 def convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
-    """``array`` as values of ``target``.
+    """Convert ``array`` to the type ``target``.
 
     Args:
-        array: Values of a type that fits; `Alignment` checks that.
+        array: Values of a type that `Alignment` has checked against ``target``.
         target: The table's type.
-        path: The column, and the way inside of it, for errors.
+        path: The column, and the path to a field inside it, for errors.
 
     Raises:
-        SchemaMismatchError: A value does not fit.
+        SchemaMismatchError: A value does not fit ``target``.
     """
     source = array.type
     if source.equals(target):
@@ -79,7 +79,7 @@ def convert(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
 
 def _convert_struct(array: pa.StructArray, target: pa.StructType, path: str) -> pa.Array:
-    found = array.flatten()  # with the struct's nulls in them
+    found = array.flatten()  # applies the struct's null mask to its children
     children = []
     for field in target:
         index = array.type.get_field_index(field.name)
@@ -101,7 +101,7 @@ def _convert_map(array: pa.MapArray, target: pa.MapType, path: str) -> pa.Array:
 
 
 def _convert_list(array: Any, target: pa.DataType, path: str) -> pa.Array:
-    """Lists of any width."""
+    """Convert any list to a list or a large list."""
     if pa.types.is_fixed_size_list(array.type):
         array = array.cast(pa.large_list(array.type.value_field))
     offsets, shown = _shown_items(array)
@@ -114,7 +114,7 @@ def _convert_list(array: Any, target: pa.DataType, path: str) -> pa.Array:
 
 
 def _shown_items(array: Any) -> tuple[pa.Array, pa.Array]:
-    """The offsets and the items of lists, without items that belong to no list or to a null."""
+    """Return the offsets and items of lists, without items under a null list or outside the slice."""
     lengths = pc.list_value_length(array)
     if not array.offset and (pc.sum(lengths).as_py() or 0) == len(array.values):
         return array.offsets, array.values
@@ -123,7 +123,11 @@ def _shown_items(array: Any) -> tuple[pa.Array, pa.Array]:
 
 
 def _convert_to_vectors(array: Any, target: pa.DataType, path: str) -> pa.Array:
-    """Lists of one size, if every list has it."""
+    """Convert lists to fixed-size lists.
+
+    Raises:
+        SchemaMismatchError: A list has a different length.
+    """
     size = target.list_size
     if not pa.types.is_fixed_size_list(array.type):
         lengths = pc.list_value_length(array)
@@ -134,7 +138,7 @@ def _convert_to_vectors(array: Any, target: pa.DataType, path: str) -> pa.Array:
                 hint="drop those rows, or make the list that long.",
             )
     if array.null_count:
-        # Null vectors still take up their place: put lists of the right size under the mask.
+        # A null fixed-size list still occupies its slots, so build the valid lists and spread them with take().
         present = array.drop_null()
         taken = pc.if_else(array.is_null(), None, pc.subtract(pc.cumulative_sum(array.is_valid().cast(pa.int64())), 1))
         values = convert(present.flatten(), target.value_type, f"{path}.item")

@@ -1,4 +1,4 @@
-"""Arrays that stand in for columns nobody reads."""
+"""Placeholder arrays for columns that a batch lacks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pyarrow as pa
 
 
 def filler(field: pa.Field, rows: int) -> pa.Array:
-    """An array that stands in for a column nobody reads: nulls, or zeros where nulls are not allowed."""
+    """Return a placeholder array for ``field``: nulls, or zeros if the field is not nullable."""
     if isinstance(field.type, pa.BaseExtensionType):
         storage = filler(pa.field("", field.type.storage_type, nullable=field.nullable), rows)
         return pa.ExtensionArray.from_storage(field.type, storage)
@@ -36,7 +36,7 @@ def _without_nulls(array: pa.Array) -> pa.Array:
         return pa.UnionArray.from_dense(
             codes, pa.array(range(rows), pa.int32()), [first, *others], names, kind.type_codes
         )
-    # What nulls() makes is zeros under a mask: take the mask off.
+    # pa.nulls() allocates zeroed buffers under a null mask: drop the mask.
     if pa.types.is_nested(kind):
         is_view = pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind)
         buffers = array.buffers()[: 3 if is_view else 2]

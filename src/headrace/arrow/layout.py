@@ -1,4 +1,4 @@
-"""The memory layout of arrays: what the engine can import, and what a result can be relabelled to without a cast."""
+"""Memory layout of arrays: which the engine can import, and which share a layout under different types."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from headrace.errors import EngineError
 
 
 def importable(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Return ``batch`` in a form that the engine can import; the same batch wherever that is possible.
+    """Return a batch that the engine can import: ``batch`` itself, or a copy where that is necessary.
 
     The engine's importer panics on an array with an offset whose type has a struct inside a struct or a
     fixed-size list. Such columns are copied.
@@ -23,18 +23,18 @@ def importable(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def has_fragile_columns(schema: pa.Schema) -> bool:
-    """Whether ``importable`` can have anything to do with batches of this schema."""
+    """Whether batches of this schema may need ``importable``."""
     return any(_is_fragile(kind) for kind in schema.types)
 
 
 def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return ``batch`` under exactly ``schema``, without casting or copying any value.
+    """Return ``batch`` with exactly ``schema``, without casting or copying any value.
 
-    Names, metadata and nullability, nested ones included, may differ between what the engine planned and what it
-    produces; types may not.
+    The schema that the engine planned and the schema that it produces may differ in names, metadata and nullability,
+    nested fields included. Their types must not differ.
 
     Raises:
-        EngineError: A column has another type than planned, or holds nulls where none were planned.
+        EngineError: A column has a different type than planned, or contains nulls but was planned as not null.
     """
     if batch.schema.equals(schema, check_metadata=True):
         return batch
@@ -49,7 +49,7 @@ def relabelled(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 class _Relabelled:
-    """A batch, exported under another schema of the same layout."""
+    """Exports a batch under another schema of the same layout."""
 
     def __init__(self, batch: pa.RecordBatch, schema: pa.Schema) -> None:
         self._batch = batch
@@ -60,7 +60,7 @@ class _Relabelled:
 
 
 def _same_layout(left: pa.DataType, right: pa.DataType) -> bool:
-    """Whether both types describe the same buffers with the same meaning, whatever their fields are called."""
+    """Whether both types have the same buffers with the same meaning; field names may differ."""
     left, right = _storage(left), _storage(right)
     if left == right:
         return True
@@ -87,7 +87,7 @@ def _is_fragile(kind: pa.DataType) -> bool:
 
 
 def _without_offset(array: pa.Array) -> pa.Array:
-    # Concatenating makes new buffers, for every child; one array alone would be handed back as it is.
+    # concat_arrays copies every child into new buffers, but returns a single array unchanged: append an empty one.
     return pa.concat_arrays([array, array.slice(0, 0)]) if _has_offset(array) else array
 
 

@@ -1,7 +1,7 @@
-"""Values of one plain type cast to another: each keeps its value, or the cast is refused and names one that does not.
+"""Casts between non-nested types that keep every value, or raise and name a value that does not fit.
 
-pyarrow's safe casts check most of this. The casts they get wrong are made in other steps here: floats that overflow
-become infinite, integers are rounded to half floats, and decimals and times of day wrap around.
+pyarrow's safe casts do most of this. This module replaces those that lose values: floats that overflow to infinity,
+integers that are rounded to half floats, and decimals and times of day that wrap around.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ import pyarrow.compute as pc
 
 from headrace.errors import SchemaMismatchError
 
-# The most bytes or characters of a value that an error shows.
+# An error shows at most this many characters of a value.
 _MOST_SHOWN = 60
-# The integers up to which a float type has every integer.
+# By bit width: a float type represents every integer up to this one exactly.
 _EXACT_INTEGERS = {16: 2**11, 32: 2**24, 64: 2**53}
 _LARGEST_FLOATS = {16: "65504", 32: "3.4028235e+38"}
-# The digits of an integer type's largest number.
+# By bit width: the number of digits of an integer type's largest value.
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 20}
 
 
 def cast_values(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
-    """Cast plain values to another plain type.
+    """Cast an array of a non-nested type to another non-nested type.
 
-    Every value stays what it is. Floats cast to a narrower float type become the nearest value that type has, which
-    for tiny ones is zero; a finite value that would become infinite does not fit.
+    Every value is kept. A float cast to a narrower float type is rounded to the nearest value of that type, which for
+    a tiny one is zero. A finite float that would become infinite does not fit.
 
     Args:
-        array: The values. Slots under a null are not looked at.
-        target: The type they are cast to.
+        array: The values. Slots under a null are ignored.
+        target: The type to cast to.
         path: The column, for errors.
 
     Raises:
@@ -41,7 +41,7 @@ def cast_values(array: pa.Array, target: pa.DataType, path: str) -> pa.Array:
 
 
 def is_castable(source: pa.DataType, target: pa.DataType) -> bool:
-    """Whether any value of one type could be cast to the other."""
+    """Whether some value of ``source`` can be cast to ``target``."""
     if pa.types.is_fixed_size_binary(source) and pa.types.is_fixed_size_binary(target):
         return bool(source.byte_width == target.byte_width)
     try:
@@ -52,7 +52,7 @@ def is_castable(source: pa.DataType, target: pa.DataType) -> bool:
 
 
 def is_encodable(kind: pa.DataType) -> bool:
-    """Whether values of a type can be dictionary-encoded; pyarrow decides."""
+    """Whether pyarrow can dictionary-encode values of ``kind``."""
     try:
         pa.nulls(0, kind).dictionary_encode()
     except pa.ArrowNotImplementedError:
@@ -61,10 +61,10 @@ def is_encodable(kind: pa.DataType) -> bool:
 
 
 def encode_values(values: pa.Array, target: pa.DictionaryType, path: str) -> pa.Array:
-    """Dictionary-encode values that have the dictionary's value type.
+    """Dictionary-encode values of the dictionary's value type.
 
     Raises:
-        SchemaMismatchError: One batch has more distinct values than the index type can number.
+        SchemaMismatchError: The batch has more distinct values than the index type can represent.
     """
     encoded = values.dictionary_encode()
     try:
@@ -79,20 +79,20 @@ def encode_values(values: pa.Array, target: pa.DictionaryType, path: str) -> pa.
 
 
 def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast, or raise ArrowInvalid if a value does not survive it."""
+    """Cast, or raise ArrowInvalid if a value would change."""
     source = array.type
     if pa.types.is_floating(target):
         return _cast_to_float(array, target)
     if pa.types.is_decimal(target):
         if pa.types.is_integer(source):
-            # Directly, pyarrow wants room for the integer type's largest number, whatever the values are.
+            # pyarrow's direct cast requires digits for the integer type's largest value, whatever the values are.
             digits = _DIGITS[source.bit_width]
             if target.scale >= 0 and target.precision - target.scale >= digits:
                 return array.cast(target)
             array = array.cast(pa.decimal128(digits, 0))
         return _cast_decimal(array, target)
     if pa.types.is_time32(source) and pa.types.is_time32(target):
-        # From seconds to milliseconds pyarrow does not look for an overflow.
+        # pyarrow does not check time32[s] to time32[ms] for overflow.
         array = array.cast(pa.time64("us"))
     return array.cast(target)
 
@@ -100,7 +100,7 @@ def _cast(array: pa.Array, target: pa.DataType) -> pa.Array:
 def _cast_to_float(array: pa.Array, target: pa.DataType) -> pa.Array:
     source = array.type
     if pa.types.is_integer(source) and pa.types.is_float16(target):
-        # pyarrow rounds integers to half floats; to floats it does not.
+        # pyarrow rounds integers to half floats without an error; its cast to float checks them.
         array = array.cast(pa.float32())
         if pc.any(pc.greater(pc.abs(array), float(_EXACT_INTEGERS[16]))).as_py():
             raise pa.ArrowInvalid("an integer is rounded")
@@ -115,14 +115,14 @@ def _cast_to_float(array: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _cast_decimal(array: pa.Array, target: pa.DataType) -> pa.Array:
-    """Cast decimals in steps that each stay within the bits they have, since pyarrow does not look for overflows."""
+    """Cast decimals in steps that cannot overflow, since pyarrow does not check for overflow."""
     source = array.type
     wide = pa.decimal256 if 256 in (source.bit_width, target.bit_width) else pa.decimal128
     array = array.cast(wide(source.precision, source.scale))
     shift = target.scale - source.scale
     room = target.precision - shift
     if shift > 0 and room < source.precision:
-        # Multiplied by 10^shift, more digits than these would overflow.
+        # Rescaling multiplies by 10^shift: values with more than `room` digits would overflow.
         if room > 0:
             array = array.cast(wide(room, source.scale))
         elif pc.any(pc.not_equal(array, pa.scalar(0, array.type))).as_py():
@@ -141,7 +141,7 @@ def _misfit(array: pa.Array, target: pa.DataType, path: str) -> SchemaMismatchEr
 
 
 def _first_misfit(array: pa.Array, target: pa.DataType) -> pa.Array | None:
-    """The first value that does not fit, as an array of one; None if each fits and only all together do not."""
+    """Return the first value that does not fit, as an array of one, or None if each value fits by itself."""
     while len(array) > 1:
         half = array.slice(0, len(array) // 2)
         array = array.slice(len(half)) if _fits(half, target) else half
@@ -165,7 +165,7 @@ def _shown(value: pa.Array) -> str:
 
 
 def _limits(source: pa.DataType, target: pa.DataType) -> str:
-    """What a type can have, in words."""
+    """Describe the values that ``target`` can represent."""
     if pa.types.is_integer(target):
         bits = target.bit_width if pa.types.is_unsigned_integer(target) else target.bit_width - 1
         least = 0 if pa.types.is_unsigned_integer(target) else -(2**bits)

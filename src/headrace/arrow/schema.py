@@ -1,4 +1,4 @@
-"""Schemas: which a table can have, and how two of them differ."""
+"""Checks of table schemas, and descriptions of how two schemas differ."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ def require_schema(schema: object, what: str) -> pa.Schema:
     """Return ``schema`` if a table can have it.
 
     Raises:
-        InvalidArgumentError: It is not a ``pyarrow.Schema``, has no column, has two of one name, or has a type
-            that cannot be queried.
+        InvalidArgumentError: ``schema`` is not a ``pyarrow.Schema``, has no column, has two columns of one name, or
+            has a column of a type that the engine cannot query.
     """
     if not isinstance(schema, pa.Schema):
         raise InvalidArgumentError(
@@ -30,7 +30,7 @@ def require_schema(schema: object, what: str) -> pa.Schema:
     for field in schema:
         if _has_sparse_union(field.type):
             raise InvalidArgumentError(
-                f"{what} has a sparse union in column {field.name!r}, which the engine does not carry rightly.",
+                f"{what} has a sparse union in column {field.name!r}, which the engine handles incorrectly.",
                 hint="cast it to a dense union or a struct.",
             )
     return schema
@@ -43,7 +43,7 @@ def _has_sparse_union(kind: pa.DataType) -> bool:
 
 
 def same_fields(left: pa.Schema, right: pa.Schema) -> bool:
-    """Whether names, order, types and nullability agree; metadata may differ."""
+    """Whether both schemas have the same names, order, types and nullability; metadata may differ."""
     return bool(left.equals(right, check_metadata=False))
 
 
@@ -51,7 +51,7 @@ def require_same_fields(actual: pa.Schema, expected: pa.Schema, what: str) -> No
     """Check that ``actual`` has the fields of ``expected``.
 
     Raises:
-        SchemaMismatchError: Naming both schemas and the first difference.
+        SchemaMismatchError: It does not; the message has both schemas and the first difference.
     """
     if not same_fields(actual, expected):
         raise SchemaMismatchError(
@@ -62,12 +62,12 @@ def require_same_fields(actual: pa.Schema, expected: pa.Schema, what: str) -> No
 
 
 def required_columns(schema: pa.Schema) -> tuple[int, ...]:
-    """Positions of the columns that may hold no null."""
+    """Return the positions of the columns that are not nullable."""
     return tuple(index for index, field in enumerate(schema) if not field.nullable)
 
 
 def describe_schema(schema: pa.Schema) -> str:
-    """One line with every field: ``id int64 not null, name string``."""
+    """Describe every field in one line: ``id int64 not null, name string``."""
     return ", ".join(_describe_field(field) for field in schema)
 
 

@@ -1,1 +1,1 @@
-"""The bounded channel that carries every stream; no engine in it."""
+"""The bounded channel that carries every stream; it imports no engine."""

@@ -1,11 +1,11 @@
-"""The bounded channel of record batches between writers and one reader; no engine in it.
+"""A bounded channel of record batches between any number of writers and one reader.
 
-A channel is open until the first of these ends it; what comes later changes nothing:
+A channel is open until the first of these calls ends it. Later calls change nothing:
 
-- ``close``: the writing side is done. What is queued is still read, then the stream ends.
-- ``fail``: the writing side broke. What is queued is still read, then the reader gets the exception. The same from
-  outside (session closed, table deregistered), but for the error that writers get.
-- ``cancel``: the reading side left. What is queued is dropped, and writes raise ConsumerGoneError.
+- ``close``: the writing side is done. The reader takes the queued batches, then the stream ends.
+- ``fail``: the writing side failed. The reader takes the queued batches, then gets the exception. With
+  ``consumer_gone``, the session was closed or the table deregistered, and writes raise ConsumerGoneError.
+- ``cancel``: the reading side stopped. The queued batches are dropped, and writes raise ConsumerGoneError.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from headrace.channel.queue import BatchQueue
 from headrace.channel.waiters import AsyncWaiter, wake_all
 from headrace.errors import ClosedError, ConsumerGoneError, HeadraceError, WriteTimeoutError
 
-# A finalizer or a Ctrl-C may come on the waiting thread itself, after it looked and before it waits, and nothing then
-# wakes it; so it looks again after this many seconds.
+# A finalizer or a signal handler may end the channel on the waiting thread itself, between its check and its wait.
+# No notification follows then, so a waiter checks again after this many seconds.
 _LOOK_AGAIN = 0.5
 
 
 class ChannelState(Enum):
-    """Where a channel is in its life; everything but OPEN is final."""
+    """The state of a channel; every state except OPEN is final."""
 
     OPEN = "open"
     CLOSED = "closed"
@@ -40,19 +40,26 @@ class ChannelState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SinkStatistics:
-    """A moment in the life of a channel.
+    """A snapshot of a sink's counters; ``TableSink.statistics`` returns one.
 
     Attributes:
         batches: Batches accepted since the start.
-        rows: Rows in them.
-        bytes: Bytes in them.
+        rows: Rows in the accepted batches.
+        bytes: Bytes in the accepted batches.
         queued: Batches accepted and not yet taken by the reader.
-        queued_rows: Rows in those.
-        queued_bytes: Bytes in those.
-        capacity: The most batches that may be queued.
-        max_bytes: The most bytes that may be queued, or None for no such bound.
-        seconds_blocked: How long writers have waited for room, added up over all of them.
+        queued_rows: Rows in the queued batches.
+        queued_bytes: Bytes in the queued batches.
+        capacity: The maximum number of queued batches.
+        max_bytes: The maximum number of queued bytes, or None for no limit.
+        seconds_blocked: Seconds that writers have waited for room, summed over all writers.
         state: ``open``, ``closed``, ``failed`` or ``cancelled``.
+
+    Example:
+        >>> with ctx.register_streaming_table("events", pa.schema([("id", pa.int64())])) as sink:
+        ...     sink.write(pa.record_batch({"id": [1, 2]}))
+        >>> statistics = sink.statistics()
+        >>> statistics.rows, statistics.queued, statistics.state
+        (2, 1, 'closed')
     """
 
     batches: int
@@ -68,21 +75,21 @@ class SinkStatistics:
 
 
 class Channel:
-    """A queue of record batches, bounded in batches and, if asked, in bytes.
+    """A queue of record batches, bounded in batches and optionally in bytes.
 
     Any number of threads and event loops write; one reader takes. A batch larger than ``max_bytes`` is
-    accepted when nothing else is queued, since it could never be otherwise.
+    accepted when the queue is empty, since it would never fit otherwise.
 
     Args:
-        name: What the messages of its errors call it.
-        capacity: The most batches queued.
-        max_bytes: The most bytes queued, or None.
+        name: The name of the channel in error messages.
+        capacity: The maximum number of queued batches.
+        max_bytes: The maximum number of queued bytes, or None for no limit.
     """
 
     def __init__(self, name: str, capacity: int, max_bytes: int | None = None) -> None:
         self.name = name
         self._queue = BatchQueue(capacity, max_bytes)
-        # Reentrant, as is every lock that a finalizer may take: garbage is collected in the middle of anything.
+        # Reentrant, like every lock that a finalizer may take: garbage collection may start while it is held.
         self._lock = threading.RLock()
         self._readable = threading.Condition(self._lock)
         self._writable = threading.Condition(self._lock)
@@ -101,12 +108,12 @@ class Channel:
     # -- the writing side ---------------------------------------------------------------------------
 
     def write(self, batch: pa.RecordBatch, timeout: float | None = None) -> None:
-        """Queue a batch, waiting for room.
+        """Queue a batch; wait while the queue is full.
 
         Raises:
-            WriteTimeoutError: There was no room for ``timeout`` seconds; the batch is not queued.
-            ClosedError: The channel was closed or failed, before or while waiting.
-            ConsumerGoneError: The reader has left, before or while waiting.
+            WriteTimeoutError: The queue stayed full for ``timeout`` seconds; the batch is not queued.
+            ClosedError: The channel was closed or failed, before or during the wait.
+            ConsumerGoneError: The reader has gone away, before or during the wait.
         """
         size = batch_size_in_bytes(batch)
         with self._lock:
@@ -117,11 +124,11 @@ class Channel:
             self._put(batch, size)
 
     def try_write(self, batch: pa.RecordBatch) -> bool:
-        """Queue a batch if there is room now; False if there is none.
+        """Queue a batch if there is room now; return False if there is none.
 
         Raises:
             ClosedError: The channel was closed or failed.
-            ConsumerGoneError: The reader has left.
+            ConsumerGoneError: The reader has gone away.
         """
         size = batch_size_in_bytes(batch)
         with self._lock:
@@ -133,7 +140,7 @@ class Channel:
             return True
 
     async def write_async(self, batch: pa.RecordBatch) -> None:
-        """Queue a batch, waiting for room without blocking the event loop; raises as ``write`` does."""
+        """Queue a batch; wait for room without blocking the event loop. Raises as ``write`` does."""
         size = batch_size_in_bytes(batch)
         while True:
             with self._lock:
@@ -156,19 +163,19 @@ class Channel:
                     self._unblock(started)
 
     def close(self) -> bool:
-        """End the stream after what is queued; False if it had ended already."""
+        """End the stream after the queued batches; return False if it had already ended."""
         return self._end(ChannelState.CLOSED, "it was closed")
 
     def fail(self, failure: BaseException, *, consumer_gone: str | None = None) -> bool:
-        """End the stream with ``failure`` after what is queued; never blocks.
+        """End the stream with ``failure`` after the queued batches; never blocks.
 
         Args:
-            failure: What the reader gets.
-            consumer_gone: Why nothing can be written any more, if the stream is ended from outside (the session was
-                closed, the table deregistered). Writers then get a ConsumerGoneError.
+            failure: The exception that the reader gets.
+            consumer_gone: The reason, if neither side ended the stream (the session was closed or the table
+                deregistered). Writes then raise ConsumerGoneError with this reason.
 
         Returns:
-            False if the stream had ended already.
+            False if the stream had already ended.
         """
         if consumer_gone is not None:
             return self._end(ChannelState.CANCELLED, consumer_gone, failure=failure)
@@ -177,20 +184,20 @@ class Channel:
     # -- the reading side ---------------------------------------------------------------------------
 
     def take(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
-        """Take what is queued, waiting for the first batch; an empty list is the end of the stream.
+        """Take queued batches; wait for the first. An empty list is the end of the stream.
 
-        Takes whole batches while they add up to at most ``max_rows`` and ``max_bytes``, and one in any case.
+        Takes at least one batch, and more while the total is at most ``max_rows`` and ``max_bytes``.
 
         Raises:
-            BaseException: The exception the channel was failed with, once nothing is queued.
-            HeadraceError: What the channel was cancelled with.
+            BaseException: The exception that the channel was failed with, once the queue is empty.
+            HeadraceError: The error that the channel was cancelled with.
         """
         with self._lock:
             self._wait_for_batch()
             return self._take_queued(max_rows, max_bytes)
 
     async def take_async(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
-        """``take``, waiting without blocking the event loop."""
+        """Do what ``take`` does, without blocking the event loop."""
         while True:
             with self._lock:
                 if self._queue or self._state is not ChannelState.OPEN:
@@ -204,11 +211,11 @@ class Channel:
                 raise
 
     def wait_until_over(self) -> None:
-        """Wait until the writing side has ended the stream, taking nothing.
+        """Wait until the writing side has ended the stream; take nothing.
 
         Raises:
-            BaseException: The exception the channel was failed with; what is queued is not waited for.
-            HeadraceError: What the channel was cancelled with.
+            BaseException: The exception that the channel was failed with, whether or not batches are queued.
+            HeadraceError: The error that the channel was cancelled with.
         """
         with self._lock:
             while self._state is ChannelState.OPEN:
@@ -218,49 +225,49 @@ class Channel:
                 raise self._failure
 
     def require_reader(self) -> None:
-        """Raise what the channel was cancelled with, if it was."""
+        """Raise the error that the channel was cancelled with, if it was."""
         if self._reader_error is not None:
             raise self._reader_error
 
     def cancel(self, reason: str, error: HeadraceError | None = None) -> bool:
-        """Leave, dropping what is queued.
+        """End the stream from the reading side and drop the queued batches, also if it is closed or failed.
 
         Args:
-            reason: Why, as the writers are told.
-            error: What a reader gets from now on; a ClosedError if not given.
+            reason: The reason, which is part of the message that writers get.
+            error: The error that later reads raise; by default a ClosedError.
 
         Returns:
-            False if the reader had left before; queued batches of a closed or failed channel are dropped.
+            False if the channel was already cancelled.
         """
         error = error or ClosedError(f"{self.name} was closed: {reason}.")
         with self._lock:
-            left_before = self._reader_error is not None
-            if not left_before:
+            was_cancelled = self._reader_error is not None
+            if not was_cancelled:
                 self._reader_error = error
                 self._queue.clear()
             if self._state is ChannelState.OPEN:
                 self._state = ChannelState.CANCELLED
                 self._writer_reason = reason
             self._wake_all()
-        return not left_before
+        return not was_cancelled
 
     # -- both ---------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ChannelState:
-        """Where the channel is in its life."""
+        """The state of the channel."""
         return self._state
 
     def statistics(self) -> SinkStatistics:
-        """What has gone through so far."""
+        """Return a snapshot of the counters."""
         with self._lock:
             now = time.monotonic()
             waiting = sum(now - since for since in self._blocked_since)
             queue = self._queue
             return SinkStatistics(
-                batches=queue.gone_batches + len(queue),
-                rows=queue.gone_rows + queue.rows,
-                bytes=queue.gone_bytes + queue.bytes,
+                batches=queue.removed_batches + len(queue),
+                rows=queue.removed_rows + queue.rows,
+                bytes=queue.removed_bytes + queue.bytes,
                 queued=len(queue),
                 queued_rows=queue.rows,
                 queued_bytes=queue.bytes,
@@ -276,8 +283,8 @@ class Channel:
         try:
             condition.wait(seconds)
         except BaseException:
-            # A Ctrl-C that comes just when the lock was given up leaves wait() without it, and whoever releases it
-            # next would raise another error instead. Here it is held once, in either case.
+            # A KeyboardInterrupt may leave wait() with or without the lock held, and releasing a lock that is not
+            # held raises RuntimeError. Make sure that it is held exactly once.
             with contextlib.suppress(RuntimeError):
                 self._lock.release()
             self._lock.acquire()
@@ -311,7 +318,7 @@ class Channel:
             if self._state is not ChannelState.OPEN:
                 raise self._refusal()
         except BaseException:
-            # A wake-up meant for whoever takes the room must not die with a writer that gives up.
+            # This writer may have received the notification for free room: pass it to the next one.
             self._pass_on_room()
             raise
         finally:
@@ -338,7 +345,7 @@ class Channel:
         if not self._queue and self._failure is not None:
             raise self._failure
         taken = self._queue.take(max_rows, max_bytes)
-        # Bounded in bytes, the writer woken may be one that still does not fit, so all must look.
+        # With a byte limit, the batch of a notified writer may still not fit, so notify all writers.
         if self._waiting_writers:
             self._writable.notify(len(taken) if self._queue.max_bytes is None else self._waiting_writers)
         if self._async_writers:

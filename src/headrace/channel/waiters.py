@@ -1,4 +1,4 @@
-"""Coroutines that wait for something other threads do."""
+"""Coroutines that wait for a wake-up from another thread."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 
 
 class AsyncWaiter:
-    """One coroutine's place in a list of waiters; woken from any thread."""
+    """One waiting coroutine in a list of waiters; any thread may wake it."""
 
     def __init__(self, waiters: list[AsyncWaiter]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -15,21 +15,21 @@ class AsyncWaiter:
         waiters.append(self)
 
     def remove(self) -> None:
-        """Leave the list."""
+        """Remove this waiter from the list."""
         if self in self._waiters:
             self._waiters.remove(self)
 
     def wake(self) -> None:
-        """Resolve the future, on its own loop."""
+        """Resolve the future on its event loop."""
         try:
             self._loop.call_soon_threadsafe(_resolve, self.future)
         except RuntimeError:
-            # The loop was closed with the coroutine still waiting: nobody is left to tell.
+            # The loop was closed while the coroutine waited: there is nothing to wake.
             return
 
 
 def wake_all(waiters: list[AsyncWaiter]) -> None:
-    """Wake every waiter of a list, and empty it."""
+    """Wake every waiter and empty the list."""
     while waiters:
         waiters.pop().wake()
 

@@ -1,1 +1,1 @@
-"""DataFusion: the only folder that imports it."""
+"""DataFusion behind a session; only this package imports datafusion."""

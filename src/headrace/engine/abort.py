@@ -1,4 +1,4 @@
-"""Queries that were stopped and compute on: how they are got out of the engine."""
+"""Aborts for cancelled queries that keep computing inside the engine."""
 
 from __future__ import annotations
 
@@ -8,32 +8,35 @@ from typing import Protocol
 
 from headrace.engine.threads import start_thread
 
-# How long a stopped query may take to end by itself, and then to notice that it is aborted.
+# Seconds until a cancelled query that has not ended is aborted, and until it is aborted once more.
 ABORT_AFTER = 0.5
 _ABORT_AGAIN_AFTER = 3.0
 
 
 class Abortable(Protocol):
-    """A stopped query that may be inside the engine still."""
+    """A cancelled stream whose thread may still be inside the engine."""
 
     done: bool
     abort_at: float
 
     def abort(self) -> bool:
-        """Raise in the thread that is inside the engine; False if none is."""
+        """Raise AbortError in the thread that is inside the engine; return False if none is."""
 
 
 class _Aborts:
-    """Looks after stopped pulls: their scans have been told, and mostly that is enough to end them."""
+    """Aborts cancelled streams that do not end by themselves.
+
+    Cancelling a stream ends its scans, which ends most queries. One that computes without reading needs an abort.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
         self._watched: list[Abortable] = []
         self._running = False
 
-    def watch(self, pull: Abortable) -> None:
+    def watch(self, stream: Abortable) -> None:
         with self._lock:
-            self._watched.append(pull)
+            self._watched.append(stream)
             if self._running:
                 return
             self._running = True
@@ -43,18 +46,18 @@ class _Aborts:
         while True:
             time.sleep(ABORT_AFTER / 5)
             with self._lock:
-                self._watched = [pull for pull in self._watched if not pull.done]
+                self._watched = [stream for stream in self._watched if not stream.done]
                 if not self._watched:
                     self._running = False
                     return
                 waiting = list(self._watched)
-            for pull in waiting:
-                if time.monotonic() > pull.abort_at and pull.abort():
-                    pull.abort_at = time.monotonic() + _ABORT_AGAIN_AFTER
+            for stream in waiting:
+                if time.monotonic() > stream.abort_at and stream.abort():
+                    stream.abort_at = time.monotonic() + _ABORT_AGAIN_AFTER
 
 
 class AbortError(Exception):
-    """Raised inside a draining thread to get it out of the engine."""
+    """Raised in a pump thread to make the engine return."""
 
 
 aborts = _Aborts()

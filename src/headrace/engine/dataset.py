@@ -1,8 +1,8 @@
-"""The bridge: a table of ours as a pyarrow Dataset, which DataFusion knows how to scan.
+"""The bridge: a Python table as a pyarrow Dataset, which DataFusion can scan.
 
-At planning DataFusion asks the dataset for its fragments, one per partition; at execution it asks a
-fragment for batches, on a worker thread. The dataset has one column, a struct of all the table's: what
-queries see is a view that takes the struct apart (see `engine` for why).
+During planning, DataFusion asks the dataset for its fragments, one per partition. During execution, it asks a fragment
+for batches, on a worker thread. The dataset has one column: a struct of the table's columns. Queries see a view that
+selects the fields of the struct; `engine` says why.
 """
 
 from __future__ import annotations
@@ -13,25 +13,26 @@ import pyarrow as pa
 import pyarrow.dataset
 
 from headrace.engine.execution import Execution, Hint, current_execution
-from headrace.engine.scan import Batches, HeldBatches
+from headrace.engine.scan import ScanBatches
 from headrace.engine.tables import ScanRequest, ScanTable
 from headrace.errors import EngineError
 
-# The one column of the dataset, and the schema that only such datasets are planned in.
+# The dataset's only column, and the catalog and schema that plans name bridged tables in.
 ROW = "row"
 CATALOG, SCHEMA = "headrace", "tables"
 
 
 class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
-    """A table as DataFusion sees it.
+    """A table in the form that DataFusion scans.
 
     Args:
         table: The table.
-        plan_name: What plans call it.
-        hinted: Its schema, if its scans can make use of a hint.
+        plan_name: The table's name in plans.
+        hinted: The table's schema if its scans use hints, else None.
+        is_flat: Whether the dataset has the table's columns instead of the struct.
     """
 
-    # A slot, not a property: the engine panics if Ctrl-C arrives in Python code that it asks for the schema.
+    # `schema` is a slot: the engine panics if a KeyboardInterrupt is raised in a Python property that it reads.
     __slots__ = ("_is_flat", "_plan_name", "_table", "hinted", "schema")
 
     def __init__(self, table: ScanTable, plan_name: str, *, hinted: pa.Schema | None, is_flat: bool = False) -> None:
@@ -42,15 +43,18 @@ class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
         self.hinted = hinted
 
     def flat(self) -> TableDataset:
-        """The same table with its own columns; it must be planned where no filter is pushed into scans."""
+        """Return a dataset with the table's columns; plan it only where no filter is pushed into scans."""
         return TableDataset(self._table, self._plan_name, hinted=None, is_flat=True)
 
     def scanner(self, columns: Sequence[str] | None = None, filter: object = None) -> _Scanner:
-        """Called at planning, to learn the projected schema."""
+        """Return the projected schema; DataFusion calls this during planning."""
         return _Scanner(_projected(self.schema, columns), None)
 
     def get_fragments(self, filter: object = None) -> list[_Fragment]:
-        """Called at planning, once per physical scan; claims the scan if the plan is going to be run."""
+        """Return one fragment per partition, and claim the scan if the plan will be executed.
+
+        DataFusion calls this during planning, once per physical scan.
+        """
         execution = current_execution()
         if execution is not None:
             execution.claim(self._table, holder=self)
@@ -59,7 +63,7 @@ class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
 
 
 class _Fragment:
-    """One partition in one physical scan."""
+    """One partition of one physical scan."""
 
     def __init__(
         self, table: ScanTable, execution: Execution | None, plan_name: str, partition: int, *, is_flat: bool
@@ -78,11 +82,11 @@ class _Fragment:
         filter: object = None,
         batch_size: int | None = None,
     ) -> _Scanner:
-        """Called at execution, on a worker thread."""
+        """Open the partition; DataFusion calls this during execution, on a worker thread."""
         if self._execution is None:
             raise EngineError(f"Table {self._table.name!r} was planned for no execution and cannot be scanned.")
         if self._scanned:
-            # A recursive query runs the same plan again and again.
+            # A recursive query executes the same plan repeatedly.
             self._execution.claim_again(self._table)
         self._scanned = True
         names = tuple(self._table.schema.names)
@@ -91,20 +95,20 @@ class _Fragment:
         if self._is_flat:
             hint = Hint(tuple(projected.names))
         request = ScanRequest(
-            # Where only the number of rows counts, one column carries it.
+            # If the query only counts rows, one column is enough.
             columns=(hint.columns or names) if len(projected) else names[:1],
             filter=hint.filter,
             limit=hint.limit,
             partition=self._partition,
             partitions=self._table.partitions,
         )
-        wanted = filter is None or _holds(filter, self._table.name)
-        batches = HeldBatches(self._table, self._execution, request, projected, wanted=wanted, is_flat=self._is_flat)
+        wanted = filter is None or _is_true(filter, self._table.name)
+        batches = ScanBatches(self._table, self._execution, request, projected, wanted=wanted, is_flat=self._is_flat)
         return _Scanner(projected, batches)
 
 
 class _Scanner:
-    def __init__(self, projected_schema: pa.Schema, batches: Batches | None) -> None:
+    def __init__(self, projected_schema: pa.Schema, batches: ScanBatches | None) -> None:
         self.projected_schema = projected_schema
         self._batches = batches
 
@@ -122,8 +126,8 @@ def _projected(schema: pa.Schema, columns: Sequence[str] | None) -> pa.Schema:
     return schema if columns is None else pa.schema([schema.field(name) for name in columns], schema.metadata)
 
 
-def _holds(condition: object, table: str) -> bool:
-    """Whether a condition that names no column is true; the engine keeps all others to itself."""
+def _is_true(condition: object, table: str) -> bool:
+    """Whether a filter that names no column is true; the engine applies all other filters itself."""
     if isinstance(condition, (bool, pa.Scalar)):
         return pa.scalar(condition).as_py() is True
     try:

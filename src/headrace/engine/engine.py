@@ -1,9 +1,9 @@
-"""DataFusion: its contexts, how our tables get into plans, and how plans are run.
+"""The DataFusion contexts behind one session: tables are registered here, and queries planned and executed.
 
-A table of ours is registered as a view that takes the bridge's struct apart, column by column. DataFusion
-would push a filter on a plain column of a pyarrow dataset into the dataset, take it for applied, and so get
-pyarrow's meaning of NOT IN, NaN and string views, which is not SQL's. A filter on a field of a struct it
-keeps, and applies itself.
+A Python table is registered as a view that selects each field of the bridge's struct. DataFusion pushes a filter on
+a top-level column into a pyarrow dataset and treats it as applied. pyarrow's semantics of NOT IN, NaN and string views
+are not SQL's, so the result would be wrong. A filter on a field of a struct stays in the plan, where DataFusion
+applies it.
 """
 
 from __future__ import annotations
@@ -33,10 +33,11 @@ from headrace.engine.planner import PlannedQuery, Query, can_be_planned, creatin
 from headrace.engine.runtime import workers
 from headrace.engine.scan import GATHER_ROWS
 from headrace.engine.settings import Settings
+from headrace.engine.shutdown import register_exit_hook
 from headrace.engine.tables import ScanTable
 from headrace.errors import ConfigurationError, PlanError, StorageError
 
-# Registers a table of DataFusion's own under a quoted name.
+# Registers a table that DataFusion implements, under a quoted name.
 Register = Callable[[datafusion.SessionContext, str], None]
 
 # DataFusion's own default.
@@ -45,19 +46,23 @@ _CREATES = re.compile(r"\bcreate\b", re.IGNORECASE)
 
 
 class Engine:
-    """The engine behind one session."""
+    """The engine behind one session.
+
+    The first engine of a process starts the worker threads and registers the exit hook; importing does neither.
+    """
 
     def __init__(self, settings: Settings) -> None:
+        register_exit_hook()
         workers.start(lambda: datafusion.SessionContext().sql("select 1").collect())
         self._settings = settings
         self._context = datafusion.SessionContext(_config(settings), _runtime_environment(settings))
         _configure(self._context, settings)
-        # Tables are planned here first, so that the user's context has only the views in it.
+        # Bridged tables are registered in this context, so that the user's context has only the views.
         self._tables = datafusion.SessionContext(SessionConfig().with_default_catalog_and_schema(CATALOG, SCHEMA))
-        # Not a WeakValueDictionary, whose code would run wherever the engine happens to free a table.
+        # Not a WeakValueDictionary: its Python callbacks would run where the engine frees a table.
         self._bridges: dict[str, weakref.ref[TableDataset]] = {}
         self._numbers = count(2)
-        # The more partitions, the more batches the engine holds between its operators.
+        # With more partitions the engine buffers more batches between operators, so make them smaller.
         partitions = settings.target_partitions or os.cpu_count() or 1
         self._slice_rows = max(_ENGINE_BATCH_ROWS, min(GATHER_ROWS, 4 * GATHER_ROWS // partitions))
         self._paths: dict[TableName, Path] = {}
@@ -67,14 +72,13 @@ class Engine:
     def add_table(
         self, name: TableName, table: ScanTable, *, wants_hints: bool, when_gone: Callable[[], None] | None = None
     ) -> None:
-        """Register one of our tables.
+        """Register a Python table.
 
         Args:
-            name: What queries call it.
+            name: The table's name in queries.
             table: The table.
-            wants_hints: Whether its provider is told what a scan may leave out.
-            when_gone: Called when no plan can read the table any more: DDL can take its name away behind the
-                session's back.
+            wants_hints: Whether the provider uses the hints of a scan.
+            when_gone: Called when no plan can read the table any more, for example after DROP TABLE.
         """
         with translating(planning=True):
             plan_name = self._plan_name(name)
@@ -83,7 +87,7 @@ class Engine:
             row = datafusion.col(ROW)
             columns = [row[column].alias(column) for column in table.schema.names]
             view = self._tables.table(TableName((CATALOG, SCHEMA, plan_name)).sql).select(*columns).into_view()
-            # From here on only plans hold the table, so it goes when the last of them does.
+            # From here on only plans refer to the dataset, so it is freed with the last of them.
             self._tables.deregister_table(quoted(plan_name))
             self._context.register_table(name.sql, view)
             self._bridges[plan_name] = weakref.ref(dataset)
@@ -91,13 +95,13 @@ class Engine:
             call_when_gone(dataset, when_gone)
 
     def add_native(self, name: TableName, register: Register, path: Path | None = None) -> None:
-        """Register a table that DataFusion itself, or a library for it, implements.
+        """Register a table that DataFusion or a DataFusion extension implements.
 
         Args:
-            name: What queries call it.
-            register: Does it.
-            path: The local file or folder it reads; looked for whenever the table is, since the engine takes
-                one that has gone for an empty table.
+            name: The table's name in queries.
+            register: Registers the table in a DataFusion context.
+            path: The local file or folder that the table reads. Planning checks that it exists, since the engine
+                reads a missing one as an empty table.
         """
         with translating(planning=True):
             register(self._context, name.sql)
@@ -106,7 +110,7 @@ class Engine:
             self._paths[self.resolved(name)] = path
 
     def resolved(self, name: TableName) -> TableName:
-        """The name with the catalog and schema that a shorter one stands for."""
+        """Return the full name, with the default catalog and schema where it has none."""
         return name.resolved(*self._settings.default_place)
 
     def has_table(self, name: TableName) -> bool:
@@ -119,14 +123,15 @@ class Engine:
             return bool(self._context.table_exist(name.sql))
 
     def remove_table(self, name: TableName) -> None:
-        """Make the name unknown to later queries."""
+        """Deregister a table; later queries cannot name it."""
         with translating(planning=True):
             self._context.deregister_table(name.sql)
 
     def remove_all_tables(self) -> None:
-        """Make every name unknown.
+        """Deregister every table.
 
-        A provider may refer to the session it is registered in, by way of the engine, where no garbage collector looks.
+        A provider may refer to its session. That reference cycle runs through the engine, where the garbage collector
+        cannot break it.
         """
         with translating(planning=True):
             catalogs = [self._context.catalog(name) for name in self._context.catalog_names()]
@@ -135,7 +140,7 @@ class Engine:
                     schema.deregister_table(name)
 
     def _plan_name(self, name: TableName) -> str:
-        # A name used again must not be mistaken for the earlier table, which older frames may still read.
+        # Older frames may still read a table that was deregistered, so a reused name gets a new plan name.
         plain = re.sub(r"\W", "_", str(name).lower())
         bridged = self._bridged()
         for gone in self._bridges.keys() - bridged.keys():
@@ -145,14 +150,14 @@ class Engine:
         return f"{plain}_{next(self._numbers)}"
 
     def _bridged(self) -> dict[str, TableDataset]:
-        """The tables that some plan still holds, by the names they have in plans."""
+        """Return the bridged tables that a plan still refers to, by plan name."""
         bridges = list(self._bridges.items())
         return {name: dataset for name, bridge in bridges if (dataset := bridge()) is not None}
 
     # -- queries ------------------------------------------------------------------------------------
 
     def sql(self, text: str, parameters: Mapping[str, Any], *, read_only: bool, execution: Execution) -> Query:
-        """Plan a statement; DDL takes effect now, reading whatever tables it names."""
+        """Plan a statement; DDL is executed in this call and reads the tables that it names."""
         options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
         execution.begin()
         with execution.planning(), translating(execution, planning=True):
@@ -165,23 +170,23 @@ class Engine:
             return self._flattened(text, parameters) if self._misleads_optimiser(query) else query
 
     def table(self, name: TableName) -> Query:
-        """All of one table."""
+        """Return a query for all rows of a table."""
         with translating(planning=True):
             return Query(self._context.table(name.sql))
 
     def plan(self, query: Query) -> PlannedQuery:
-        """Plan a query for execution; claims nothing, executes nothing.
+        """Plan a query for execution; claims and executes nothing.
 
         Raises:
-            PlanError: It cannot be planned.
-            StorageError: A file that it reads is gone.
+            PlanError: The query cannot be planned.
+            StorageError: A file that it reads does not exist any more.
         """
         with translating(planning=True):
             self._require_paths(query.frame.logical_plan())
             return plan_query(self._context, query)
 
     def explain(self, query: Query) -> str:
-        """The optimised and the physical plan; claims nothing, executes nothing."""
+        """Return the optimised and the physical plan as text; claims and executes nothing."""
         with translating(planning=True):
             planned = plan_query(self._context, query)
             logical = planned.optimised.display_indent()
@@ -189,12 +194,12 @@ class Engine:
         return f"logical_plan\n{logical.rstrip()}\n\nphysical_plan\n{physical.rstrip()}"
 
     def schema(self, query: Query) -> pa.Schema:
-        """The schema of a query's result."""
+        """Return the schema of a query's result."""
         with translating(planning=True):
             return plan_query(self._context, query).schema
 
     def execution(self, query: PlannedQuery | None, on_end: Callable[[Execution], None]) -> Execution:
-        """A new run of a query."""
+        """Return a new execution of a query."""
         hints: Mapping[str, Hint] = {}
         schemas = {name: dataset.hinted for name, dataset in self._bridged().items() if dataset.hinted is not None}
         if query is not None and schemas:
@@ -205,7 +210,7 @@ class Engine:
         return Execution(hints, max_rows=rows, exact_sizes=limited, on_end=on_end)
 
     def streams(self, query: PlannedQuery, execution: Execution, *, partitioned: bool) -> list[Any]:
-        """Start a run: the streams of its partitions, or one that merges them."""
+        """Start an execution; return one stream per partition, or one that merges them."""
         frame = query.frame
         with translating(execution, planning=True):
             if type(frame.logical_plan().to_variant()).__name__ == "Explain":
@@ -214,30 +219,30 @@ class Engine:
                 if self._settings.low_latency and query.is_row_wise:
                     plan = live_plan(query)
                     return [self._context.execute(plan, partition).rbs for partition in range(plan.partition_count)]
-                # Without the wrappers around them, which put a Python frame between the drain and the engine.
+                # `rbs` is the stream without its Python wrapper, which would add a frame between pump and engine.
                 streams = frame.execute_stream_partitioned() if partitioned else [frame.execute_stream()]
                 return [stream.rbs for stream in streams]
 
     @staticmethod
     def free_dropped() -> None:
-        """Free, here and now, the Python objects that the engine has dropped.
+        """Free the Python objects that the engine has dropped.
 
-        Without the interpreter's lock it cannot free them, and leaves them to the next thread that calls it.
+        A thread without the GIL cannot free them. PyO3 frees them in the next thread that calls the engine.
         """
         SQLOptions()
 
     def _creating_context(self, query: str, parameters: Mapping[str, Any]) -> datafusion.SessionContext:
-        """The context for a statement that may create a table from rows, which it reads at once."""
+        """Return the context for a statement that may create a table from rows, which it reads immediately."""
         try:
             plan = self._context.sql(f"EXPLAIN {query}", param_values=dict(parameters)).logical_plan()
-        except Exception:  # noqa: BLE001 - the statement itself says what is wrong with it
+        except Exception:  # noqa: BLE001 - executing the statement raises the same error
             return self._context
         self._require_paths(plan)
         _require_no_nested_lateral(plan)
         return creating_context(self._context, plan)
 
     def _misleads_optimiser(self, query: Query) -> bool:
-        """Whether the optimiser would drop conditions of a query, or fail, because bridged tables are views."""
+        """Whether the optimiser would drop conditions of the query, or fail, because bridged tables are views."""
         plan = query.frame.logical_plan()
         if not is_correlated(plan) or not bridged_scans(plan):
             return False
@@ -265,18 +270,18 @@ class Engine:
 def _require_no_nested_lateral(plan: Any) -> None:
     if has_nested_lateral(plan) and bridged_scans(plan):
         raise PlanError(
-            "The engine would answer a LATERAL subquery with another subquery inside wrongly, in a statement that "
-            "creates a table or view from Python tables and in a view over them.",
+            "The engine would return wrong rows for a LATERAL subquery that contains another subquery, in a statement "
+            "that creates a table or view from Python tables, and in a view over them.",
             hint="run the SELECT by itself, with the names of the tables in it.",
         )
 
 
 @contextmanager
 def translating(execution: Execution | None = None, *, planning: bool = False) -> Iterator[None]:
-    """Turn what the engine raises into errors of ours."""
+    """Translate exceptions of the engine into headrace errors."""
     try:
         yield
-    except BaseException as error:  # noqa: BLE001 - panics of the engine are no Exceptions
+    except BaseException as error:  # noqa: BLE001 - an engine panic is not an Exception
         ours = translate(error, execution, planning=planning)
         raise ours from (ours.__cause__ if ours is not error else error.__cause__)
 

@@ -1,7 +1,7 @@
-"""The one place where errors of the engine become errors of ours.
+"""Translation of the engine's exceptions into headrace errors; no other module does it.
 
-DataFusion's Python errors carry their kind only in their text. The prefixes are DataFusion's own; a test
-provokes each of them, so that an upgrade that rewords one is noticed.
+DataFusion's Python exceptions carry their kind only as a prefix of the message. A test provokes each prefix, so an
+upgrade that changes one fails the test.
 """
 
 from __future__ import annotations
@@ -35,28 +35,29 @@ _KINDS: tuple[tuple[str, type[HeadraceError], str | None], ...] = (
     ("Internal error", EngineError, None),
     ("Join Error", EngineError, None),
 )
-# What stands around the error that counts; only at the beginning, for data may contain any words.
+# Prefixes that wrap the actual error. Matched only at the start, since data in a message may contain any text.
 _WRAPPER = re.compile(
     r"(DataFusion error: |External error: |FFI error: |Optimizer rule '[^']*' failed\s+caused by\s+"
     r"|[a-z_]+\s+caused by\s+)"
 )
 _ARROW = "Arrow error: "
-_PANIC_HINT = "this is a defect of DataFusion, or of how it is handed tables; report it with the query and the schemas."
-# How the engine words a Ctrl-C that arrived while it was asking Python for something.
+_PANIC_HINT = "this is a bug in DataFusion or in headrace; report it with the query and the schemas of the tables."
+# The engine's text for a KeyboardInterrupt that was raised while it called Python.
 _INTERRUPT = "type: <class 'KeyboardInterrupt'>"
 _INNER = re.compile(r"\s*\n\s*caused by\s*\n\s*(?:External error: |Arrow error: )*")
 
 
 def translate(error: BaseException, execution: Execution | None = None, *, planning: bool = False) -> BaseException:
-    """Make an error of ours from what the engine raised.
+    """Translate an exception of the engine into a headrace error.
 
     Args:
-        error: What came out of the engine.
-        execution: The run it came out of. If a scan of it failed, then that is what happened.
-        planning: Whether the query was only being planned.
+        error: The exception that the engine raised.
+        execution: The execution that raised it. If one of its scans failed, that failure is returned instead.
+        planning: Whether the query was being planned, not executed.
 
     Returns:
-        An error to raise, with the original as its ``__cause__``; ours and KeyboardInterrupt as they are.
+        The error to raise, with the original as its ``__cause__``. A headrace error or an interrupt is returned
+        unchanged.
     """
     if execution is not None and execution.failure is not None:
         return translate_scan(execution.failure)
@@ -77,16 +78,16 @@ def translate(error: BaseException, execution: Execution | None = None, *, plann
 
 
 def _while_reading(execution: Execution | None) -> str:
-    """Which tables, and which of their columns, the run was reading, as far as they are tables of Python."""
+    """Name the Python tables, and their columns, that the execution was reading."""
     scans = {} if execution is None else execution.scanned
     tables = [f"table {table!r} ({', '.join(columns)})" for table, columns in scans.items()]
     return f" while the query read {' and '.join(tables)}" if tables else ""
 
 
 def translate_scan(failure: ScanFailure) -> BaseException:
-    """Refusals and interrupts are raised as they are; what else a table's own code raised is a TableError."""
+    """Return the error to raise for a failed scan: a TableError, or the exception itself if ``raise_as_is``."""
     error = failure.error
-    if failure.as_itself:
+    if failure.raise_as_is:
         return error
     ours = TableError(
         f"Table {failure.table!r} failed: {type(error).__name__}: {message_of(error)}", table=failure.table
@@ -96,14 +97,14 @@ def translate_scan(failure: ScanFailure) -> BaseException:
 
 
 def unwrapped(text: str) -> str:
-    """An engine's message on one line, without the names of the layers it came through."""
+    """Return an engine message in one line, without the names of the layers it passed through."""
     return _INNER.sub(": ", text).replace("Parquet error: External: ", "Parquet error: ")
 
 
 def message_of(error: BaseException) -> str:
-    """What an exception says, whatever it is made of."""
+    """Return the message of an exception; never raises."""
     try:
-        # A KeyError says its key, in quotes; ours to raise are sentences.
+        # Not str(): that of a KeyError is the repr of its key, with quotes around a message.
         text = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
     except Exception:  # noqa: BLE001 - a foreign __str__ may raise anything
         return "<no message: its __str__ raised>"
@@ -117,5 +118,5 @@ def _classify(error: BaseException, text: str, planning: bool) -> tuple[type[Hea
         for prefix, kind, hint in _KINDS:
             if layer.startswith(prefix):
                 return kind, hint
-    # Arithmetic and casts fail alike, whether the engine tries them on constants or on rows.
+    # Constant folding raises the same Arrow errors as execution: both are an ExecutionError.
     return (PlanError if planning and not text.startswith(_ARROW) else ExecutionError), None

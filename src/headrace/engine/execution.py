@@ -1,4 +1,4 @@
-"""One run of one query: the scans it claimed, what went wrong in them, and how it is brought to rest."""
+"""One execution of a query: the scans it claimed, their first failure, and their release."""
 
 from __future__ import annotations
 
@@ -17,42 +17,54 @@ from headrace.errors import EngineError
 
 
 class Scan(Protocol):
-    """One partition's batches, in the hands of the engine."""
+    """A scan of one partition that the engine is reading."""
 
     def release(self) -> None:
-        """The run is over: release what is held."""
+        """Release the scan's resources: its execution has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hint:
-    """What the plan lets a provider leave out of one scan."""
+    """The columns and rows that a provider may leave out of a scan.
+
+    Attributes:
+        columns: The columns that the query reads; empty for all.
+        filter: A pyarrow expression that selects the needed rows, or None.
+        limit: The number of rows that are enough, or None.
+    """
 
     columns: tuple[str, ...] = ()
-    """The columns that are read; empty for all."""
     filter: Any | None = None
     limit: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ScanFailure:
-    """The first exception that kept a scan of the query from starting, or came out of it."""
+    """The first exception of a query's scans.
+
+    Attributes:
+        table: The name of the scanned table.
+        error: The exception.
+        raise_as_is: Whether the query raises the exception itself, not a TableError caused by it.
+    """
 
     table: str
     error: BaseException
-    as_itself: bool
+    raise_as_is: bool
 
 
 class Execution:
-    """One run of a query, from its planning to the release of everything it held.
+    """One execution of a query, from planning to the release of its resources.
 
-    The engine plans on the thread that calls it, so the tables find the execution they are planned for in
-    ``current_execution``; planning outside of one (EXPLAIN) claims nothing.
+    The engine plans on the calling thread, so a table finds the execution it is planned for with
+    ``current_execution``. Planning outside an execution (EXPLAIN) claims nothing.
 
     Args:
-        hints: By the tables' plan names, what a scan may leave out.
-        max_rows: The most rows in a batch handed to the engine.
-        exact_sizes: Whether the engine counts memory, and a slice must not share the buffers it would be charged for.
-        on_end: Called once when everything is released.
+        hints: Scan hints by the tables' plan names.
+        max_rows: The maximum number of rows in a batch passed to the engine.
+        exact_sizes: Whether the engine has a memory limit. Slices are then copied, since the engine would charge each
+            slice for the whole buffer that it shares.
+        on_end: Called once, after everything is released.
     """
 
     def __init__(
@@ -82,7 +94,7 @@ class Execution:
 
     @contextlib.contextmanager
     def planning(self) -> Iterator[None]:
-        """Make this the execution that tables are planned for, on this thread."""
+        """Make this the current execution of the calling thread."""
         token = _current.set(self)
         try:
             yield
@@ -90,11 +102,11 @@ class Execution:
             _current.reset(token)
 
     def claim(self, table: ScanTable, holder: object) -> None:
-        """Claim a scan for this run; what it raises also becomes the run's failure.
+        """Claim a scan for this execution; an exception is also recorded as the failure.
 
         Args:
             table: The table to scan.
-            holder: Kept for as long as the run lasts, since the table goes when nobody holds it.
+            holder: An object to keep alive until the execution ends: the table is freed when nothing refers to it.
         """
         with self._recording(table):
             workers.acquire(table.partitions)
@@ -107,73 +119,76 @@ class Execution:
         self._kept.append(holder)
 
     def claim_again(self, table: ScanTable) -> None:
-        """Claim another reading within a scan that is claimed; what it raises also becomes the run's failure."""
+        """Claim another read within a claimed scan; an exception is also recorded as the failure."""
         with self._recording(table):
             table.claim(again=True)
 
     def begin(self) -> None:
-        """Let the scans start: somebody wants the result."""
+        """Let the scans start; called when the result is first read."""
         self._begun.set()
 
     def open(self, table: ScanTable, request: ScanRequest) -> Channel:
-        """Start one partition of a scan, once the result is wanted.
+        """Start a scan of one partition; wait until ``begin`` is called.
 
-        The engine starts some operators as soon as a stream is built; their scans wait here, so that
-        building a stream reads nothing.
+        The engine starts some operators when a stream is built. Their scans wait here, so building a stream reads
+        nothing.
+
+        Raises:
+            EngineError: The execution has been cancelled.
         """
         self._begun.wait()
         with self._lock:
             if self._cancelled is not None:
-                raise EngineError(f"The scan of table {table.name!r} began after its query ended: {self._cancelled}.")
+                raise EngineError(f"The scan of table {table.name!r} started after its query ended: {self._cancelled}.")
             channel = table.open(request)
             self.scanned[table.name] = request.columns
             self._channels.append(channel)
         return channel
 
-    def record(self, table: ScanTable, error: BaseException, *, as_itself: bool) -> None:
-        """Remember the first failure of a scan; the engine would hand on only its text.
+    def record(self, table: ScanTable, error: BaseException, *, raise_as_is: bool) -> None:
+        """Record the first failure of a scan; the engine keeps only its text.
 
         Args:
-            table: Whose scan it was.
-            error: What was raised.
-            as_itself: Whether the query raises just this, and not an error of the table that says so.
+            table: The scanned table.
+            error: The exception that was raised.
+            raise_as_is: Whether the query raises ``error`` itself, not a TableError caused by it.
         """
         with self._lock:
             if self.failure is None:
-                self.failure = ScanFailure(table.name, error, as_itself)
+                self.failure = ScanFailure(table.name, error, raise_as_is)
 
     @contextlib.contextmanager
     def _recording(self, table: ScanTable) -> Iterator[None]:
         try:
             yield
         except BaseException as error:
-            self.record(table, error, as_itself=True)
+            self.record(table, error, raise_as_is=True)
             raise
 
     def scan_opened(self, scan: Scan) -> None:
-        """The engine has a scan of this run in its hands; ``scan_released`` must follow."""
+        """Count a scan that the engine is reading; the scan calls ``scan_released`` once."""
         with self._lock:
             self._scans.append(weakref.ref(scan))
             self._open_scans += 1
 
     def scan_released(self) -> None:
-        """It has let go of one."""
+        """Count a scan as released; the last one ends the execution if it has no holders."""
         with self._lock:
             self._open_scans -= 1
         self._end_if_over()
 
     def hold(self) -> None:
-        """Somebody more wants results of the run."""
+        """Add a holder."""
         with self._lock:
             self._holders += 1
 
     def release(self) -> None:
-        """One less does; with the last one the run ends."""
+        """Drop a holder; the last one ends the execution."""
         with self._lock:
             self._holders -= 1
             if self._holders:
                 return
-        # The engine drops its scans when it gets to it; what they hold is free already.
+        # The engine may drop its scans much later, so release them now.
         self.cancel("the query has ended")
         self._end_if_over()
 
@@ -190,7 +205,7 @@ class Execution:
         self._on_end(self)
 
     def release_claims(self) -> None:
-        """The run failed before it started: claims are undone, so that the tables can still be read."""
+        """Undo the claims of an execution that failed to start, so that its tables can still be read."""
         with self._lock:
             claims = self._claims
             if not self._channels:
@@ -203,7 +218,7 @@ class Execution:
         self.release()
 
     def cancel(self, reason: str) -> None:
-        """Wake and end every scan; harmless at any time, from any thread."""
+        """Cancel every scan and wake its waiters; any thread may call this at any time."""
         with self._lock:
             self._cancelled = self._cancelled or reason
             claims, channels = list(self._claims), list(self._channels)
@@ -222,5 +237,5 @@ _current: ContextVar[Execution | None] = ContextVar("headrace_execution", defaul
 
 
 def current_execution() -> Execution | None:
-    """The execution this thread is planning for."""
+    """Return the execution that the calling thread plans for, or None."""
     return _current.get()

@@ -1,8 +1,8 @@
-"""The tables of a context without the bridge's struct, for queries that the optimiser cannot plan over it.
+"""A context whose bridged tables have no struct, for queries that the optimiser cannot plan over the struct.
 
-The optimiser cannot take apart correlated subqueries inside one another where a table is a view, as a bridged one is.
-Such a query is planned over datasets that have the tables' own columns. Filters then have to stay out of scans, of all
-tables, so this is the second choice.
+The optimiser cannot decorrelate nested correlated subqueries over a view, and a bridged table is a view. Such a query
+is planned over datasets that have the tables' columns. No filter may then be pushed into any scan, so this is the
+second choice.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ import datafusion
 from headrace.engine.dataset import CATALOG, SCHEMA, TableDataset
 from headrace.engine.names import TableName
 
-# What a bridged table's frame is, and no view that a user made of one.
+# The logical plan of a bridged table. A user's view over a bridged table does not match.
 _BRIDGE = re.compile(rf"SubqueryAlias: .*\n  Projection: .*\n    TableScan: {CATALOG}\.{SCHEMA}\.(\S+)")
 
 
 def flat_context(context: datafusion.SessionContext, bridged: Mapping[str, TableDataset]) -> datafusion.SessionContext:
-    """A context to plan SQL in, with every table of ``context``.
+    """Return a context with every table of ``context``, the bridged ones without their struct.
 
     Args:
         context: The session's context.
-        bridged: By their plan names, the bridged tables.
+        bridged: The bridged tables by plan name.
     """
     flat = datafusion.SessionContext(context.copied_config())
     for catalog, schema, tables in _schemas(context):

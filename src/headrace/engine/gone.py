@@ -1,4 +1,4 @@
-"""Callbacks for objects that have gone."""
+"""Callbacks for objects that have been freed, on a separate thread."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from queue import SimpleQueue
 from headrace.engine.threads import start_thread
 
 
-class _Gone:
-    """Calls back when objects have gone, on a thread of its own.
+class _DropWatcher:
+    """Calls back after objects are freed, on its thread.
 
-    What the engine drops goes on whichever of its threads enters Python next, maybe one with an exception
-    pending in it, which would come out of a finalizer's first line. The queue's put() runs no line of Python.
+    Objects that the engine drops are freed by the next thread that enters Python, which may have an exception
+    pending. A finalizer's first line would raise and swallow it. ``SimpleQueue.put`` runs no Python code.
     """
 
     def __init__(self) -> None:
@@ -40,7 +40,7 @@ class _Gone:
             with self._lock:
                 callback = self._watched.pop(id(reference))[1]
             callback()
-            # Nothing may live on because this thread waits.
+            # Do not keep these objects alive while the thread waits.
             del callback, reference
             with self._lock:
                 if not self._watched:
@@ -48,14 +48,14 @@ class _Gone:
                     return
 
 
-_gone = _Gone()
+_drop_watcher = _DropWatcher()
 
 
 def call_when_gone(thing: object, callback: Callable[[], None]) -> None:
-    """Call back, from another thread, when nothing refers to ``thing`` any more; not at exit."""
-    _gone.watch(thing, callback)
+    """Call ``callback`` on another thread after ``thing`` is freed, but not at interpreter exit."""
+    _drop_watcher.watch(thing, callback)
 
 
 def stop_calling() -> None:
-    """Call back no more; the process is about to exit."""
-    _gone.end()
+    """Stop calling back: the interpreter is exiting."""
+    _drop_watcher.end()

@@ -1,7 +1,7 @@
-"""What a plan lets a provider leave out: columns, and rows by the filter and the limit above each scan.
+"""Scan hints from a logical plan: the columns that are read, and the filter and limit above each scan.
 
-All of it is a hint. The filter stays in the plan too, so what cannot be said as a pyarrow expression with the
-engine's exact meaning is simply not said, and a provider that ignores the rest is still right.
+Hints are optional. The filter stays in the plan, so a condition without an exact pyarrow equivalent is left out of the
+hint, and a provider may ignore the hint.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 @dataclass(frozen=True, slots=True)
 class _Scan:
-    """A scan of one of our tables, and what stands right above it.
+    """A scan of a bridged table, with the filter and limit directly above it.
 
     Attributes:
         table: The table's plan name.
-        read: The columns that are read, whole or in part.
-        columns: Those that are read whole, by the names the plan has for them.
-        predicate: The filter above, if there is one.
-        limit: How many rows are enough, if that is known.
+        read: The columns that are read, entirely or only some of their fields.
+        columns: The columns that are read entirely, by their names in the plan.
+        predicate: The filter above the scan, or None.
+        limit: The number of rows that are enough, or None.
     """
 
     table: str
@@ -51,14 +51,14 @@ class _Scan:
 
 
 def scan_hints(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Hint]:
-    """The hints of an optimised logical plan, by the plan names of the tables it scans.
+    """Return the scan hints of an optimised logical plan, by plan name.
 
-    Which scan of a table is which cannot be told when the plan is run, so all scans of a table get the same: the
-    columns of all of them, and filter and limit only where they agree.
+    During execution the scans of one table cannot be distinguished. All of them get the same hint: the union of their
+    columns, and a filter and limit only if all scans have the same.
 
     Args:
-        plan: The plan.
-        schemas: By plan name, the schemas of the tables that can use a hint.
+        plan: The optimised logical plan.
+        schemas: The schemas of the tables that use hints, by plan name.
     """
     understood: dict[str, list[_Scan]] = {}
     for scan in _scans(plan, None):
@@ -81,7 +81,7 @@ def _hint(scans: list[_Scan], schema: pa.Schema) -> Hint:
 def _alike(left: Hint, right: Hint) -> bool:
     if left.filter is None or right.filter is None:
         return left.filter is right.filter and left.limit == right.limit
-    # Not by their texts, which leave out the middle of a long list.
+    # Do not compare the texts: they abbreviate long lists.
     return left.limit == right.limit and bool(left.filter.equals(right.filter))
 
 
@@ -90,11 +90,11 @@ def _filter(scan: _Scan, schema: pa.Schema) -> Any | None:
 
 
 def _scans(plan: Any, predicate: Any | None) -> Iterator[_Scan]:
-    """The scans below a node that stands under a filter with this predicate, or under none."""
+    """Yield the scans below a node; ``predicate`` is the filter directly above the node, or None."""
     name = node_name(plan)
     inputs = plan.inputs()
     if name == "TableScan":
-        # Nothing is taken out of the struct: only the number of rows counts.
+        # No projection reads a field of the struct: the query only counts rows.
         scan = plan.to_variant()
         table = _bridged_name(scan)
         if table is not None and not scan.projection():
@@ -102,7 +102,7 @@ def _scans(plan: Any, predicate: Any | None) -> Iterator[_Scan]:
         return
     scan = _scan_below(inputs[0]) if name == "Projection" else None
     if scan is not None:
-        # A filter above a limit or an offset must not choose which rows that counts.
+        # A filter above a LIMIT or OFFSET must not change which rows the LIMIT counts.
         predicate = predicate if node_name(inputs[0]) == "TableScan" and scan.fetch() is None else None
         table = _bridged_name(scan)
         paths = _field_paths(plan.to_variant().projections())
@@ -115,20 +115,20 @@ def _scans(plan: Any, predicate: Any | None) -> Iterator[_Scan]:
 
 
 def _scan_below(plan: Any) -> Any | None:
-    """The scan that a node is, or limits; its own limit says what the others come to."""
+    """Return the scan that is ``plan`` or is below its LIMIT nodes; the scan's fetch includes those limits."""
     while node_name(plan) == "Limit":
         (plan,) = plan.inputs()
     return plan.to_variant() if node_name(plan) == "TableScan" else None
 
 
 def _bridged_name(scan: Any) -> str | None:
-    """The plan name of the table a scan reads, if it is a bridged one."""
+    """Return the plan name of the table that a scan reads, or None if the table is not bridged."""
     *place, name = scan.fqn()
     return str(name) if place == [CATALOG, SCHEMA] else None
 
 
 def _field_paths(projections: list[Any]) -> list[tuple[str, tuple[str, ...]]] | None:
-    """The fields a projection takes out of the struct, by the names it gives them; None if it does anything else."""
+    """Return the struct fields that a projection selects, with their names; None if it does anything else."""
     paths = []
     for expr in map(Expr, projections):
         is_alias = expr.variant_name() == "Alias"
@@ -140,7 +140,7 @@ def _field_paths(projections: list[Any]) -> list[tuple[str, tuple[str, ...]]] | 
 
 
 def _field_path(expr: Expr) -> tuple[str, ...] | None:
-    """The names on the way from the struct to a field of it; None if the expression is anything else."""
+    """Return the path from the struct to a field; None if the expression is not a field of the struct."""
     if expr.variant_name() == "Column":
         return () if expr.to_variant().name() == ROW else None
     if expr.variant_name() != "ScalarFunction" or expr.rex_call_operator() != "get_field":
@@ -155,16 +155,16 @@ def _field_path(expr: Expr) -> tuple[str, ...] | None:
 
 
 def _whole_columns(paths: list[tuple[str, tuple[str, ...]]]) -> dict[str, str]:
-    """The columns taken out whole, by name; a name that means two things is left out."""
+    """Return the columns that are selected entirely, by name; an ambiguous name is left out."""
     names = [name for name, _ in paths]
     return {name: path[0] for name, path in paths if len(path) == 1 and names.count(name) == 1}
 
 
 class _Predicate:
-    """Conditions on a table's columns, as far as they can be said in pyarrow.
+    """Converts conditions on a table's columns to pyarrow expressions.
 
     Args:
-        columns: The table's columns by the names the plan has for them.
+        columns: The table's columns by their names in the plan.
         schema: The table's schema.
     """
 
@@ -173,7 +173,7 @@ class _Predicate:
         self._schema = schema
 
     def convert_all(self, expr: Expr) -> Any | None:
-        """Of conditions joined by AND, those that convert; None if none does."""
+        """Convert the parts of a conjunction that have an equivalent; return None if no part has one."""
         parts = [converted for part in _conjuncts(expr) if (converted := self._convert(part)) is not None]
         return reduce(operator.and_, parts) if parts else None
 
@@ -229,9 +229,9 @@ def _conjuncts(expr: Expr) -> Iterator[Expr]:
 
 
 def _compares_alike(kind: pa.DataType) -> bool:
-    """Whether pyarrow compares values of a type, and just as the engine does.
+    """Whether pyarrow compares values of a type exactly as the engine does.
 
-    Floating point is not among them: NaN and the two zeros are ordered by one and not by the other.
+    Floating point types are excluded: the engine orders NaN and distinguishes the two zeros, pyarrow does not.
     """
     types = pa.types
     return (

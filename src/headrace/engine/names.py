@@ -1,7 +1,7 @@
-"""Table names, read as the engine reads them.
+"""Parsing of table names, with the engine's rules.
 
-A name is SQL: ``T1`` means ``t1``, ``"T1"`` keeps its case, ``sales.orders`` is table ``orders`` of schema
-``sales``. Text that is no SQL name, such as ``my table``, is one name to the letter.
+A name is an SQL identifier: ``T1`` means ``t1``, ``"T1"`` keeps its case, and ``sales.orders`` is table ``orders`` in
+schema ``sales``. Text that is not an SQL identifier, such as ``my table``, is used verbatim as one name.
 """
 
 from __future__ import annotations
@@ -18,36 +18,36 @@ _UPPER = re.compile("[A-Z]+")
 
 @dataclass(frozen=True, slots=True)
 class TableName:
-    """A table's name, in one to three parts: catalog, schema and table, or the last of these.
+    """A table name of one to three parts: catalog, schema and table; catalog and schema are optional.
 
     Attributes:
-        parts: The parts, each as it is stored.
+        parts: The parts, without quotes and with their case folded.
     """
 
     parts: tuple[str, ...]
 
     @property
     def sql(self) -> str:
-        """The name as SQL text that means nothing else."""
+        """The name as SQL text, with every part quoted."""
         return ".".join(quoted(part) for part in self.parts)
 
     def resolved(self, catalog: str, schema: str) -> TableName:
-        """The name in three parts, with these defaults."""
+        """Return the name in three parts, with these defaults."""
         return TableName((catalog, schema)[: 3 - len(self.parts)] + self.parts)
 
     def __str__(self) -> str:
-        """The name for messages."""
+        """Return the name without quotes, for messages."""
         return ".".join(self.parts)
 
 
 def parse_table_name(name: object) -> TableName:
-    """Read a table's name.
+    """Parse a table name.
 
     Raises:
-        InvalidArgumentError: It is not text, or empty.
+        InvalidArgumentError: ``name`` is not text, is empty, or has an empty part.
     """
     if not isinstance(name, str) or not name.strip():
-        raise InvalidArgumentError(f"A table's name must be text that is not empty, not {name!r}.")
+        raise InvalidArgumentError(f"A table name must be non-empty text, not {name!r}.")
     match = _NAME.fullmatch(name)
     if match is None:
         return TableName((name,))
@@ -60,7 +60,7 @@ def parse_table_name(name: object) -> TableName:
 
 
 def quoted(identifier: str) -> str:
-    """An identifier as SQL text that keeps its case."""
+    """Return an identifier as quoted SQL text, which keeps its case."""
     escaped = identifier.replace('"', '""')
     return f'"{escaped}"'
 
@@ -70,5 +70,5 @@ def _part(double: str | None, back: str | None, plain: str | None) -> str | None
         return double.replace('""', '"')
     if back is not None:
         return back.replace("``", "`")
-    # The engine folds ASCII letters only.
+    # The engine folds the case of ASCII letters only.
     return None if plain is None else _UPPER.sub(lambda upper: upper.group().lower(), plain)

@@ -1,6 +1,6 @@
-"""Facts about a logical plan that decide how a query is planned, read off its nodes and its text.
+"""Properties of a logical plan that decide how a query is planned, read from its nodes and its text.
 
-Subqueries of expressions are in a plan's text, and not among its nodes' inputs.
+The text is needed because subqueries in expressions are not inputs of any node.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _ROW_WISE = frozenset(
 _BRIDGED_SCAN = re.compile(rf"^ *TableScan: {CATALOG}\.{SCHEMA}\.(\S+)", re.MULTILINE)
 _FIELD_FILTER = re.compile(r"^ *Filter: .*\bget_field\(", re.MULTILINE)
 _OUTER_JOIN = re.compile(r"^ *(?:Left|Right|Full) Join", re.MULTILINE)
-# INTERSECT and EXCEPT are semi and anti joins from the start; IN becomes one when it is optimised.
+# INTERSECT and EXCEPT are planned as semi and anti joins; the optimiser rewrites IN to one.
 _NULLS_COUNT = re.compile(r"^ *(?:Left|Right)(?:Semi|Anti) Join|IS (?:NOT )?DISTINCT FROM", re.MULTILINE)
 _ANTI_JOIN = re.compile(r"^ *(?:Left|Right)Anti Join", re.MULTILINE)
 _CLASHING_FILTERS = re.compile(rf"^ *TableScan: {CATALOG}\.{SCHEMA}\..*filters=\[[^\]]*,", re.MULTILINE)
 
 
 def node_name(plan: Any) -> str:
-    """What kind of node a plan is; ``unknown`` where datafusion does not say."""
+    """Return the kind of a plan node; ``unknown`` if datafusion does not wrap it."""
     try:
         return type(plan.to_variant()).__name__
     except Exception:  # noqa: BLE001 - datafusion raises a bare Exception for nodes it does not wrap
@@ -33,31 +33,31 @@ def node_name(plan: Any) -> str:
 
 
 def bridged_scans(plan: Any) -> list[str]:
-    """The plan names of all bridged tables a logical plan scans, those in subqueries included, once per scan."""
+    """Return the plan name of the table of each bridged scan in a logical plan, subqueries included."""
     return _BRIDGED_SCAN.findall(plan.display_indent())
 
 
 def scans(plan: Any, table: TableName) -> bool:
-    """Whether a logical plan that is not optimised scans this table, by any of its names."""
+    """Whether an unoptimised logical plan scans this table, by any of its names."""
     names = (TableName(table.parts[start:]) for start in range(len(table.parts)))
     lines = {line.lstrip() for line in plan.display_indent().splitlines()}
     return any(f"TableScan: {name}" in lines for name in names)
 
 
 def is_correlated(plan: Any) -> bool:
-    """Whether a logical plan that is not optimised has a subquery that refers to what is around it."""
+    """Whether an unoptimised logical plan has a correlated subquery."""
     return "outer_ref(" in plan.display_indent()
 
 
 def has_nested_lateral(plan: Any) -> bool:
-    """Whether a logical plan that is not optimised has a LATERAL subquery with another subquery inside."""
+    """Whether an unoptimised logical plan has a LATERAL subquery that contains another subquery."""
     if node_name(plan) == "Subquery":
         return any(map(has_subquery, plan.inputs()))
     return any(map(has_nested_lateral, plan.inputs()))
 
 
 def has_anti_join(plan: Any) -> bool:
-    """Whether an optimised logical plan has an anti join, as NOT IN and NOT EXISTS become one."""
+    """Whether an optimised logical plan has an anti join; NOT IN and NOT EXISTS become one."""
     return _ANTI_JOIN.search(plan.display_indent()) is not None
 
 
@@ -67,14 +67,14 @@ def has_outer_join(plan: Any) -> bool:
 
 
 def filters_fields_above_outer_join(plan: Any) -> bool:
-    """Whether a logical plan that is not optimised has a filter on a field of a struct above an outer join."""
+    """Whether an unoptimised logical plan has a filter on a field of a struct above an outer join."""
     return any(
         _OUTER_JOIN.match(line) and any(map(_FIELD_FILTER.match, above)) for line, above in _lines_with_ancestors(plan)
     )
 
 
 def filters_below_outer_join(plan: Any) -> bool:
-    """Whether a logical plan that is not optimised has a filter below an outer join."""
+    """Whether an unoptimised logical plan has a filter below an outer join."""
     return any(
         line.lstrip().startswith("Filter:") and any(map(_OUTER_JOIN.match, above))
         for line, above in _lines_with_ancestors(plan)
@@ -82,7 +82,7 @@ def filters_below_outer_join(plan: Any) -> bool:
 
 
 def _lines_with_ancestors(plan: Any) -> Iterator[tuple[str, list[str]]]:
-    """Each node of a plan as a line of its text, with the lines of the nodes above it."""
+    """Yield each node's line of the plan's text, with the lines of its ancestors."""
     above: list[str] = []
     for line in plan.display_indent().splitlines():
         indent = _indent(line)
@@ -97,25 +97,25 @@ def _indent(line: str) -> int:
 
 
 def joins_count_nulls(plan: Any) -> bool:
-    """Whether a logical plan that is not optimised may have a join for which two nulls are the same."""
+    """Whether an unoptimised logical plan may have a join that treats two nulls as equal."""
     return _NULLS_COUNT.search(plan.display_indent()) is not None
 
 
 def has_clashing_filters(plan: Any) -> bool:
-    """Whether a scan of a bridged table was given more than one filter, which the engine cannot plan.
+    """Whether more than one filter was pushed into a scan of a bridged table, which the engine cannot plan.
 
-    Filters that name a column never reach a bridged table; constants do, and two of them cannot be joined by AND.
+    Filters that name a column never reach a bridged table. Constants do, and the engine cannot join two of them by AND.
     """
     return _CLASHING_FILTERS.search(plan.display_indent()) is not None
 
 
 def is_row_wise(plan: Any) -> bool:
-    """Whether every row of the result comes from one row of a scan, independently of all others."""
+    """Whether every row of the result is computed from one row of a scan."""
     return not has_subquery(plan) and _is_row_wise(plan)
 
 
 def has_subquery(plan: Any) -> bool:
-    """Whether an expression of a logical plan has a query of its own."""
+    """Whether an expression of a logical plan contains a subquery."""
     return "Subquery:" in plan.display_indent()
 
 

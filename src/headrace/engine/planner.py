@@ -1,4 +1,4 @@
-"""How a frame is planned: in which context, and what its optimised plan says about it."""
+"""Planning of a query in a context whose optimiser settings give correct results for it."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from headrace.engine.plan_facts import (
 )
 from headrace.errors import PlanError
 
-# A bridged table is a view over a struct. The optimiser moves what takes the struct apart past joins and
-# subqueries, and unions of it into one filter, and then finds its own columns no more.
+# A bridged table is a view over a struct. These rules move the field accesses of the view past joins and subqueries,
+# or merge unions into one filter, and then fail to resolve the columns.
 _LEAF_PUSHDOWN = "datafusion.optimizer.enable_leaf_expression_pushdown"
 _OVER_BRIDGES: Mapping[str, Any] = {
     _LEAF_PUSHDOWN: False,
     "datafusion.optimizer.enable_unions_to_filter": False,
 }
-# The filter that a hash join hands to the scan of its other side drops nulls, which decide NOT IN, INTERSECT and
-# IS NOT DISTINCT FROM.
+# The dynamic filter that a hash join pushes into the scan of its probe side drops nulls. NOT IN, INTERSECT and
+# IS NOT DISTINCT FROM need them.
 _OVER_NULLS_THAT_COUNT: Mapping[str, Any] = {"datafusion.optimizer.enable_join_dynamic_filter_pushdown": False}
-# Filters above an outer join whose sides were swapped go into the wrong one.
+# After join reordering swaps the sides of an outer join, filters above it are pushed into the wrong side.
 _OVER_OUTER_JOINS: Mapping[str, Any] = {"datafusion.optimizer.join_reordering": False}
 _FILTER_PUSHDOWN = "push_down_filter"
 _LIVE: Mapping[str, Any] = {
@@ -44,11 +44,11 @@ _LIVE: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A frame, and how it must be planned.
+    """A datafusion frame, and how it must be planned.
 
     Attributes:
-        frame: The frame.
-        is_flat: Whether it scans bridged tables without their struct, so that no filter may be pushed into a scan.
+        frame: The datafusion frame.
+        is_flat: Whether it scans bridged tables without their struct. No filter may then be pushed into a scan.
     """
 
     frame: Any
@@ -57,14 +57,14 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class PlannedQuery:
-    """A frame in the context that plans it.
+    """A query in the context that plans it.
 
     Attributes:
-        context: That context.
-        frame: The frame to execute or explain.
-        optimised: Its optimised logical plan.
-        schema: The schema of its result. Not the frame's own, which is from before types are coerced.
-        bridged: The plan names of the bridged tables it scans, once per scan.
+        context: The context.
+        frame: The datafusion frame to execute or explain.
+        optimised: The optimised logical plan.
+        schema: The schema of the result, after type coercion; ``frame.schema()`` is from before it.
+        bridged: The plan name of the table of each bridged scan.
     """
 
     context: datafusion.SessionContext
@@ -75,12 +75,12 @@ class PlannedQuery:
 
     @property
     def is_row_wise(self) -> bool:
-        """Whether the query reads a bridged table, and looks at one row at a time."""
+        """Whether the query reads a bridged table and computes each row of the result from one row."""
         return bool(self.bridged) and is_row_wise(self.optimised)
 
 
 def plan_query(context: datafusion.SessionContext, query: Query) -> PlannedQuery:
-    """Plan a query of ``context``; nothing is claimed or executed."""
+    """Plan a query of ``context``; claims and executes nothing."""
     logical = query.frame.logical_plan()
     bridged = tuple(bridged_scans(logical))
     if query.is_flat:
@@ -99,7 +99,7 @@ def plan_query(context: datafusion.SessionContext, query: Query) -> PlannedQuery
 
 
 def can_be_planned(context: datafusion.SessionContext, query: Query) -> bool:
-    """Whether a physical plan of a query can be made; nothing is claimed or executed."""
+    """Whether the engine can create a physical plan of a query; claims and executes nothing."""
     try:
         plan_query(context, query).frame.execution_plan()
     except Exception:  # noqa: BLE001 - datafusion raises bare Exceptions
@@ -108,21 +108,21 @@ def can_be_planned(context: datafusion.SessionContext, query: Query) -> bool:
 
 
 def live_plan(query: PlannedQuery) -> Any:
-    """A physical plan of the query in which no operator gathers rows.
+    """Return a physical plan in which no operator waits for more rows.
 
-    Operators fix how many rows they gather when the plan is made, sources when it is executed. So the plan is to be
-    executed in the session's own context, where sources still read large batches.
+    Operators take their batch size when the plan is created; sources take theirs when it is executed. Execute the
+    plan in the session's context, where sources still read large batches.
     """
     live = _fork(query.context, _LIVE)
     return live.create_dataframe_from_logical_plan(query.frame.logical_plan()).execution_plan()
 
 
 def creating_context(context: datafusion.SessionContext, logical: Any) -> datafusion.SessionContext:
-    """The context for a statement that creates something, by its plan.
+    """Return the context for a CREATE statement.
 
     Args:
-        context: The session's.
-        logical: The statement's plan, made in ``context``: every name in it was found there.
+        context: The session's context.
+        logical: The statement's logical plan, created in ``context``, so every name in it resolves there.
     """
     settings = _join_settings(logical, logical)
     if bridged_scans(logical):
@@ -133,26 +133,26 @@ def creating_context(context: datafusion.SessionContext, logical: Any) -> datafu
 
 
 def _context_over_bridges(context: datafusion.SessionContext, logical: Any) -> datafusion.SessionContext:
-    """The context for a query over bridged tables.
+    """Return the context for a query over bridged tables.
 
     Raises:
-        PlanError: The engine would answer it wrongly in any of them.
+        PlanError: The engine would return wrong rows with any settings.
     """
     if not filters_fields_above_outer_join(logical):
         return _fork(context, _OVER_BRIDGES)
-    # Above an outer join, a filter on a field may be applied to a column of the same name on the wrong side: unless the
-    # field is taken out below the join, or no filter is there that could take it in.
-    taking_out = _fork(context, {**_OVER_BRIDGES, _LEAF_PUSHDOWN: True})
-    if _can_be_optimised(taking_out, logical):
-        return taking_out
+    # The engine may push a filter on a field above an outer join to a column of the same name on the wrong side. It
+    # does not if the field access is below the join, or if filters are not pushed down.
+    fields_below_join = _fork(context, {**_OVER_BRIDGES, _LEAF_PUSHDOWN: True})
+    if _can_be_optimised(fields_below_join, logical):
+        return fields_below_join
     if filters_below_outer_join(logical):
         raise PlanError(
-            "The engine would answer a filter on a field of a struct above an outer join wrongly here.",
-            hint="name the field in a subquery, and join that: (select id, s['a'] as s_a from t).",
+            "The engine would return wrong rows for a filter on a field of a struct above an outer join in this query.",
+            hint="name the field in a subquery and join the subquery: (select id, s['a'] as s_a from t).",
         )
-    filtering_above = _fork(context, _OVER_BRIDGES)
-    filtering_above.remove_optimizer_rule(_FILTER_PUSHDOWN)
-    return filtering_above
+    no_filter_pushdown = _fork(context, _OVER_BRIDGES)
+    no_filter_pushdown.remove_optimizer_rule(_FILTER_PUSHDOWN)
+    return no_filter_pushdown
 
 
 def _flat_context(context: datafusion.SessionContext, logical: Any) -> datafusion.SessionContext:
@@ -172,7 +172,7 @@ def _can_be_optimised(context: datafusion.SessionContext, logical: Any) -> bool:
 
 
 def _join_settings(logical: Any, optimised: Any) -> dict[str, Any]:
-    """What a query's joins need, for the engine's answer to be right."""
+    """Return the settings that the joins of a query need for a correct result."""
     settings: dict[str, Any] = {}
     if joins_count_nulls(logical) or has_anti_join(optimised):
         settings |= _OVER_NULLS_THAT_COUNT
@@ -189,9 +189,9 @@ def _planned(context: datafusion.SessionContext, logical: Any, bridged: tuple[st
 
 
 def _fork(context: datafusion.SessionContext, settings: Mapping[str, Any]) -> datafusion.SessionContext:
-    """A context with the same tables, functions, memory and settings, but for these."""
-    # The one method that copies a context. The copy would also take a path for a table, so the SQL it is given was
-    # planned in the original before.
+    """Return a context with the same tables, functions and memory pool, and these settings changed."""
+    # The only method that copies a context. The copy also resolves file paths as tables, so it is only given plans
+    # and statements that were planned in the original.
     fork = context.enable_url_table()
     for key, value in settings.items():
         fork.sql(f"SET {key} = {value}")

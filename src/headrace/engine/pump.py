@@ -1,7 +1,7 @@
-"""Engine streams, each pulled by a thread of its own into one bounded channel.
+"""Pumps that read engine streams into a bounded channel, with one thread per stream.
 
-The reader's thread then only ever waits for a Python channel: Ctrl-C and cancel() reach it at once, which
-a wait inside the engine would not allow, and the engine works on the next batch while this one is used.
+The reader's thread waits only for the channel, so Ctrl-C and cancel() wake it immediately; a wait inside the engine
+would not allow that. The engine computes the next batch while the reader uses the current one.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from headrace.engine.threads import raise_in_thread, start_thread
 
 
 class ResultPump:
-    """Pulls engine streams into a channel, from the first time it is started until it is stopped.
+    """Reads engine streams into a channel, from ``start`` to the end of the streams or ``cancel``.
 
     Args:
-        streams: Engine streams, whose batches are merged as they come.
-        schema: What every batch is handed on under.
-        channel: Where they go; closed at the end of the last stream, failed at the first error.
-        execution: The run the streams belong to; released when they are.
-        translate: Makes an error of ours from whatever an engine stream raised.
+        streams: Engine streams; their batches are merged in the order of arrival.
+        schema: The schema of every batch in the channel.
+        channel: The channel to write to; closed after the last stream ends, failed at the first error.
+        execution: The execution of the streams; each stream is a holder.
+        translate: Translates an exception of an engine stream into a headrace error.
         free_dropped: Frees the Python objects that the engine has dropped and not freed yet.
     """
 
@@ -55,7 +55,7 @@ class ResultPump:
             execution.hold()
 
     def start(self) -> None:
-        """Begin to pull; only the first call does anything."""
+        """Start one thread per stream; later calls do nothing."""
         with self._lock:
             if self._started or self._cancelled:
                 return
@@ -65,7 +65,7 @@ class ResultPump:
             start_thread(stream.run, "headrace-pump")
 
     def cancel(self) -> None:
-        """Let go of the streams: at once if nothing was started, else as soon as the engine returns."""
+        """Release the streams: now if the pump was not started, else when the engine returns."""
         with self._lock:
             if self._cancelled:
                 return
@@ -77,14 +77,14 @@ class ResultPump:
             else:
                 stream.release()
 
-    def hand_on(self, batch: pa.RecordBatch) -> None:
-        """Pass a batch to the reader, waiting until it is wanted."""
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write a batch to the channel; wait while it is full. A batch without rows is dropped."""
         if batch.num_rows == 0:
             return
         self.channel.write(relabelled(batch, self._schema))
 
-    def ended(self, error: BaseException | None) -> None:
-        """One stream is done."""
+    def end_stream(self, error: BaseException | None) -> None:
+        """Fail the channel with ``error``, or close it if this was the last stream."""
         with self._lock:
             self._running -= 1
             last = self._running == 0
@@ -95,7 +95,7 @@ class ResultPump:
 
 
 class _StreamPump:
-    """One engine stream and the thread that is inside it."""
+    """Reads one engine stream, on its thread."""
 
     def __init__(self, pump: ResultPump, stream: Any) -> None:
         self._pump = pump
@@ -108,17 +108,17 @@ class _StreamPump:
         self.abort_at = 0.0
 
     def run(self) -> None:
-        """Pull until the end, an error, or an abort; then let go."""
+        """Read until the end, an error or an abort; then release the stream."""
         self._thread = threading.get_ident()
         failure: BaseException | None = None
         try:
             while not self._cancelled and (batch := self._next()) is not None:
-                self._pump.hand_on(batch)
-        except BaseException as error:  # noqa: BLE001 - handed to the reader
+                self._pump.write(batch)
+        except BaseException as error:  # noqa: BLE001 - the reader raises it
             self._inside = False
             failure = error
         try:
-            self._await_abort()
+            self._raise_pending_abort()
         except AbortError as error:
             failure = error
         self.release(failure)
@@ -126,9 +126,9 @@ class _StreamPump:
     def release(self, failure: BaseException | None = None) -> None:
         """Release the stream and, with it, everything upstream."""
         pump = self._pump
-        pump.ended(failure)
+        pump.end_stream(failure)
         if failure is not None:
-            # The traceback's frames hold the stream.
+            # The frames of the traceback refer to the stream.
             failure.__traceback__ = None
         del failure
         self._stream = None
@@ -136,20 +136,20 @@ class _StreamPump:
         self.done = True
 
     def cancel(self) -> None:
-        """Pull no more; if the engine goes on for its own sake, get the thread out of it."""
+        """Stop reading; abort the engine if it has not returned after ``ABORT_AFTER`` seconds."""
         self._cancelled = True
         self.abort_at = time.monotonic() + ABORT_AFTER
         if not self.done:
             aborts.watch(self)
 
     def abort(self) -> bool:
-        """Raise in the thread that is inside the engine; False if it is not just there.
+        """Raise AbortError in the thread if it is inside the engine; return False if it is not.
 
-        The engine looks for a pending exception of its thread once a second. In a thread that runs Python code
-        the exception would come out anywhere, so one that has left the engine waits in ``_await_abort`` until this
-        is over.
+        The engine checks for a pending exception once a second. In a thread that runs Python code the exception would
+        surface at any line, so a thread that has left the engine waits in ``_raise_pending_abort`` until this call
+        has returned.
         """
-        # Else the thread would free them before it looks, and a finalizer swallow the exception.
+        # Otherwise the thread would free them before its check, and a finalizer would swallow the exception.
         self._pump.free_dropped()
         self._aborting = True
         inside = self._inside
@@ -163,13 +163,13 @@ class _StreamPump:
         batch = next(self._stream, None)
         self._inside = False
         if self._cancelled:
-            self._await_abort()
+            self._raise_pending_abort()
         return None if batch is None else batch.to_pyarrow()
 
-    def _await_abort(self) -> None:
-        """Let an abort that was meant for the engine come out here, where it does no harm."""
+    def _raise_pending_abort(self) -> None:
+        """Wait for an abort in progress, and let its exception surface here, where it is caught."""
         while self._aborting:
             time.sleep(0.001)
-        # The interpreter looks for a pending exception whenever a loop goes round.
+        # The interpreter checks for a pending exception in every iteration of a loop.
         for _ in range(100):
             pass

@@ -1,4 +1,4 @@
-"""The state of a result that is being read: end, error, cancel, and what upstream must be told."""
+"""A result stream that ends in exactly one of end, error and cancel, and then releases its upstream."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from headrace.channel.channel import Channel
 from headrace.engine.runtime import workers
 from headrace.errors import CancelledError, ClosedError, HeadraceError
 
-# What waits for the reader is bounded by the channel; it is taken in one go.
+# No limit: the channel bounds its queue, and the reader takes all of it.
 _ALL = 2**63
 
 
 class ResultStream:
-    """One reading of one channel of batches, from the first batch to exactly one of end, error and cancel.
+    """Reads the batches of one channel.
 
     Args:
         schema: The schema of the batches.
-        channel: Where the batches come from.
-        start: Called before the first read.
-        on_end: Called once, with the reason, when nothing more will be read.
+        channel: The channel to read.
+        start: Called before every read; starts the query the first time.
+        on_end: Called once, with the reason, when the stream has ended.
     """
 
     def __init__(
@@ -41,15 +41,15 @@ class ResultStream:
         self._holder: weakref.WeakMethod[Callable[[HeadraceError], None]] | None = None
 
     def release_with(self, release: Callable[[HeadraceError], None]) -> None:
-        """Name the method of what holds this one; it is called when all that is left is to raise, with what to say.
+        """Set a method that drops the caller's reference to this stream; called with the error for later reads.
 
-        What is raised refers to the frames it came through, they to the reader, and the reader, through C++ where no
-        garbage collector looks, to this. So that way must end, or a query that failed is never freed.
+        An exception refers to its frames, the frames to the reader, and the reader to this stream through C++, where
+        the garbage collector cannot break the cycle. Without this call a failed query would never be freed.
         """
         self._holder = weakref.WeakMethod(release)
 
     def next(self) -> pa.RecordBatch | None:
-        """The next batch, waiting for it; None at the end."""
+        """Return the next batch, or None at the end; wait for it."""
         self.require_open()
         try:
             if self._ready():
@@ -60,7 +60,7 @@ class ResultStream:
         return self._arrived(batches)
 
     async def next_async(self) -> pa.RecordBatch | None:
-        """``next``, waiting without blocking the event loop."""
+        """Do what ``next`` does, without blocking the event loop."""
         self.require_open()
         try:
             if self._ready():
@@ -71,7 +71,11 @@ class ResultStream:
         return self._arrived(batches)
 
     def wait_until_over(self) -> None:
-        """Wait until every batch is in the channel, which must have room for all; raises what the query does."""
+        """Wait until every batch is in the channel, which must be unbounded.
+
+        Raises:
+            HeadraceError: The query failed.
+        """
         self.require_open()
         try:
             self._ready()
@@ -82,8 +86,9 @@ class ResultStream:
         self._release("the query has ended")
 
     def cancel(self) -> None:
-        """Give up: a read that waits, and every later one, raises CancelledError."""
-        self._cancel("it was cancelled", CancelledError("The stream was cancelled; what was read of it is not whole."))
+        """Cancel the stream: a waiting read and every later one raise CancelledError."""
+        error = CancelledError("The stream was cancelled; the batches read so far are not the complete result.")
+        self._cancel("it was cancelled", error)
 
     def close(self, reason: str = "its reader was closed") -> None:
         """Release everything upstream; every later read raises ClosedError."""
@@ -94,7 +99,7 @@ class ResultStream:
         self._release_holder(self._error)
 
     def require_open(self) -> None:
-        """Raise if nothing can be read any more, other than for having come to the end."""
+        """Raise if the stream was closed, cancelled or failed; a stream that has reached its end is open."""
         workers.require_same_process()
         if self._error is None:
             return
@@ -104,12 +109,12 @@ class ResultStream:
 
     @property
     def state(self) -> str:
-        """``open``, ``ended``, or ``closed`` for everything else."""
+        """``open``, ``ended``, or ``closed`` if it was closed or cancelled or has failed."""
         return "closed" if self._error is not None else "ended" if self._ended else "open"
 
     def __del__(self) -> None:
-        # Not the reader's: code in C++ may read on after the reader object itself is gone.
-        # And not where nothing is left to release: the interpreter may have taken the modules down.
+        # This finalizer is not the reader's: C++ code may keep reading after the reader object is freed.
+        # Do nothing if the stream has ended: at interpreter exit the modules may be gone.
         if self._on_end is not None and not workers.forked:
             self.close("its reader was dropped")
 
@@ -130,7 +135,7 @@ class ResultStream:
             return self._taken.popleft()
         with self._lock:
             if self._error is not None:
-                # Somebody left while the end was on its way: that came first.
+                # Another thread closed or cancelled the stream before the end arrived.
                 raise self._error
             self._ended = True
         self._release("the query has ended")
@@ -141,16 +146,16 @@ class ResultStream:
             self._error = error
             self._release_holder(error)
             self._release("the query has failed")
-        else:  # Ctrl-C, or whatever else a signal's handler raises.
+        else:  # KeyboardInterrupt, or another exception that a signal handler raises.
             self.close("its reader was interrupted")
         return error
 
     def _cancel(self, reason: str, error: HeadraceError) -> None:
         with self._lock:
-            leaving = not self._ended and self._error is None
-            if leaving:
+            is_open = not self._ended and self._error is None
+            if is_open:
                 self._error = error
-        if leaving:
+        if is_open:
             self._channel.cancel(reason, error)
             self._release_holder(error)
         self._release(reason)
@@ -167,7 +172,7 @@ class ResultStream:
 
 
 def _refusal(error: BaseException) -> HeadraceError:
-    """What to say to whoever reads on after an error, without a reference to it."""
+    """Return the error for reads after ``error``, without a reference to it."""
     if isinstance(error, (ClosedError, CancelledError)):
         return type(error)(str(error))
     return ClosedError(f"The stream has failed before, with {type(error).__name__}: {error}")

@@ -1,4 +1,4 @@
-"""Queries being run: what a frame needs of the session it belongs to."""
+"""The executions of one session: started for its frames, cancelled when it closes."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReadAhead:
-    """How much of a result waits for its reader while the engine works on."""
+    """The maximum number of batches and bytes of a result that are buffered for its reader."""
 
     batches: int
     bytes: int | None
 
 
-# A few small batches, or one large one; or all of them.
+# execute_stream() buffers a few small batches or one large one; collect() buffers the whole result.
 STREAMED = ReadAhead(batches=4, bytes=1024 * 1024)
 COLLECTED = ReadAhead(batches=2**63, bytes=None)
 
 
 class QueryRunner:
-    """What a frame needs of the session it belongs to."""
+    """Starts the executions of one session and tracks them until they end."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -45,25 +45,25 @@ class QueryRunner:
         self._running: dict[Execution, list[ResultPump]] = {}
 
     def require_open(self) -> None:
-        """Refuse to work for a closed session or in a forked child.
+        """Check that the session can be used.
 
         Raises:
             ClosedError: The session is closed.
-            ForkedError: This is a fork of the process that made the session.
+            ForkedError: This process was forked after the engine was started.
         """
         workers.require_same_process()
         if self.closed:
             raise ClosedError("The session is closed.", hint="make a new SessionContext.")
 
     def execution(self, query: PlannedQuery | None) -> Execution:
-        """A new run, known to the session until it has ended."""
+        """Return a new execution, which the session tracks until it has ended."""
         execution = self.engine.execution(query, self._remove)
         with self._lock:
             self._running[execution] = []
         return execution
 
     def run(self, query: Query, read_ahead: ReadAhead = STREAMED, *, partitioned: bool = False) -> list[ResultStream]:
-        """Start a run and give what is read of it: one result, or one per partition."""
+        """Start an execution; return its result stream, or one per partition."""
         self.require_open()
         planned = self.engine.plan(query)
         schema = planned.schema
@@ -81,12 +81,12 @@ class QueryRunner:
         return readers.open(schema)
 
     def cancel_all(self, reason: str) -> None:
-        """End every run of the session; their readers get a ClosedError."""
+        """Cancel every execution of the session; their readers raise ClosedError."""
         with self._lock:
             running = {execution: list(pumps) for execution, pumps in self._running.items()}
         for execution, pumps in running.items():
             for pump in pumps:
-                pump.channel.cancel(reason, ClosedError(f"The stream was cut off: {reason}."))
+                pump.channel.cancel(reason, ClosedError(f"The stream was closed before its end: {reason}."))
             execution.cancel(reason)
             for pump in pumps:
                 pump.cancel()
@@ -111,7 +111,7 @@ class QueryRunner:
 
 
 class _Readers:
-    """The readers of one run; the last one to leave stops it."""
+    """The readers of one execution; the last one to end cancels it."""
 
     def __init__(self, execution: Execution, pumps: list[ResultPump]) -> None:
         self._execution = execution

@@ -1,8 +1,8 @@
-"""The engine's worker threads, one pool per process, and the fork guard.
+"""The engine's worker threads, one pool per process, and the check for forks.
 
-DataFusion polls a Python table on a worker thread, and a scan that waits for its next batch holds that
-worker. So the pool is made large enough before the engine starts it, every scan of a running query is
-counted against it, and one worker always stays free: whatever is ready to run can run.
+DataFusion polls a Python table on a worker thread, and a scan that waits for its next batch blocks that worker. So the
+pool is made large before the engine starts it, every scan of a running query is counted against it, and one worker
+always stays free to run tasks that are ready.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _START_SECONDS = 5.0
 
 
 class _Workers:
-    """The worker threads of the engine's runtime, and who holds them."""
+    """The worker threads of the engine's runtime, and how many of them scans occupy."""
 
     def __init__(self) -> None:
         self._idle = threading.Condition()
@@ -31,75 +31,72 @@ class _Workers:
         self.were_held = False
         self._count: int | None = None
         self._pid: int | None = None
-        self._set_by_us = False
-        # Finalizers ask even when the interpreter has taken the modules down.
+        # Finalizers call this at interpreter exit, when the os module may be gone.
         self._getpid = os.getpid
 
-    def size(self) -> None:
-        """Ask for a large pool, unless the user chose a size; the engine reads it when it starts."""
-        if WORKERS_VARIABLE not in os.environ:
-            os.environ[WORKERS_VARIABLE] = str(_DEFAULT_WORKERS)
-            self._set_by_us = True
+    def start(self, run_query: Callable[[], object]) -> None:
+        """Start the engine's runtime, once per process, and determine how many workers it has.
 
-    def start(self, run_something: Callable[[], object]) -> None:
-        """Start the engine's runtime, once, and learn how many workers it has.
+        The pool has the size in ``TOKIO_WORKER_THREADS``. If the variable is not set, it is set for the time of this
+        call, since the engine reads it when its first query starts the runtime.
 
         Args:
-            run_something: Makes the engine run anything, which starts its threads.
+            run_query: Runs a query in the engine.
+
+        Raises:
+            ConfigurationError: The variable is not a whole number of at least 1.
+            ForkedError: The engine was started before this process was forked.
         """
         self.require_same_process()
         with self._idle:
             if self._count is not None:
                 return
-            asked = _requested(os.environ.get(WORKERS_VARIABLE))
-            before = _count_worker_threads()
-            run_something()
-            self._count = asked if before == 0 or _have_started(asked, before) else os.cpu_count() or 1
+            with _pool_size() as size:
+                before = _count_worker_threads()
+                run_query()
+            self._count = size if before == 0 or _have_started(size, before) else os.cpu_count() or 1
             self._pid = os.getpid()
-            if self._set_by_us:
-                # Child processes and other libraries' runtimes keep their own defaults.
-                os.environ.pop(WORKERS_VARIABLE, None)
 
     def acquire(self, scans: int) -> None:
-        """Take workers for scans of a query about to start.
+        """Reserve workers for the scans of a query.
 
         Raises:
-            ResourcesExhaustedError: Too many are taken; nothing was taken more.
+            ResourcesExhaustedError: Too few workers are free; none is reserved.
         """
         with self._idle:
             limit = (self._count or 1) - 1
             if self._held + scans > limit:
                 raise ResourcesExhaustedError(
-                    f"The query scans more tables at once than there are worker threads left: {limit} scans can "
-                    f"wait for data at the same time, over all running queries; starting it could deadlock.",
+                    f"The query scans more tables at once than there are free worker threads: at most {limit} scans "
+                    f"can wait for data at the same time, over all running queries. Starting it could deadlock.",
                     hint=f"set the environment variable {WORKERS_VARIABLE} (now {self._count}) to more than the number "
-                    "of tables and partitions scanned at once, before headrace is imported, or close readers "
-                    "that are still open.",
+                    "of tables and partitions scanned at once, before the process makes its first SessionContext, or "
+                    "close readers that are still open.",
                 )
             self._held += scans
             self.were_held = True
 
     def release(self, scans: int) -> None:
-        """Give workers back."""
+        """Release reserved workers."""
         with self._idle:
             self._held -= scans
             self._idle.notify_all()
 
     @property
     def held(self) -> int:
-        """Workers held by running queries."""
+        """The number of workers reserved by running queries."""
         return self._held
 
     def wait_idle(self, seconds: float) -> bool:
-        """Wait until no query holds a worker; False if one still does after ``seconds``."""
+        """Wait until no worker is reserved; return False if one still is after ``seconds``."""
         with self._idle:
             return self._idle.wait_for(lambda: self._held <= 0, seconds)
 
     def require_same_process(self) -> None:
-        """Refuse to work in a forked child, where the engine's threads do not exist.
+        """Check that this process is not a fork: the engine's threads do not exist in the child.
 
         Raises:
-            ForkedError: The engine was started before the fork.
+            ForkedError: The engine was started before this process was forked.
         """
         if self._pid is not None and self._pid != os.getpid():
             raise ForkedError(
@@ -110,7 +107,7 @@ class _Workers:
 
     @property
     def forked(self) -> bool:
-        """Whether this is a forked child of the process that uses the engine."""
+        """Whether this process was forked after the engine was started."""
         return self._pid is not None and self._pid != self._getpid()
 
 
@@ -118,7 +115,7 @@ workers = _Workers()
 
 
 def worker_threads(file: str) -> Iterator[str]:
-    """One of the files in which Linux tells about a thread, for each of the engine's workers."""
+    """Yield the contents of ``/proc/self/task/<thread>/<file>`` for each of the engine's workers."""
     for comm in Path("/proc/self/task").glob("*/comm"):
         with contextlib.suppress(OSError):
             if comm.read_text().strip() in _WORKER_THREAD_NAMES:
@@ -129,28 +126,34 @@ def _count_worker_threads() -> int:
     return sum(1 for _ in worker_threads("comm"))
 
 
-def _requested(asked: str | None) -> int:
-    if asked is None:
-        return os.cpu_count() or 1
-    if not asked.isdigit() or int(asked) < 1:
-        raise ConfigurationError(
-            f"The environment variable {WORKERS_VARIABLE} must be a whole number of at least 1, not {asked!r}."
-        )
-    return int(asked)
+@contextlib.contextmanager
+def _pool_size() -> Iterator[int]:
+    """Yield the pool's size, and set the variable for the time of the block if the user has not set it."""
+    chosen = os.environ.get(WORKERS_VARIABLE)
+    if chosen is not None:
+        if not chosen.isdigit() or int(chosen) < 1:
+            raise ConfigurationError(
+                f"The environment variable {WORKERS_VARIABLE} must be a whole number of at least 1, not {chosen!r}."
+            )
+        yield int(chosen)
+        return
+    os.environ[WORKERS_VARIABLE] = str(_DEFAULT_WORKERS)
+    try:
+        yield _DEFAULT_WORKERS
+    finally:
+        # Child processes and the runtimes of other libraries keep their defaults.
+        os.environ.pop(WORKERS_VARIABLE, None)
 
 
-def _have_started(asked: int, before: int) -> bool:
-    """Whether the engine started its workers just now; else it ran before they could be asked for.
+def _have_started(workers: int, before: int) -> bool:
+    """Whether the engine started this many workers just now; if not, its runtime was already running.
 
-    A thread is known by its name, which it gives itself a moment after it is started.
+    Workers are recognised by their names. A thread sets its name shortly after it starts, so this waits.
     """
     started = time.monotonic()
-    while (new := _count_worker_threads() - before) < asked:
+    while (new := _count_worker_threads() - before) < workers:
         waited = time.monotonic() - started
         if waited > _START_SECONDS or (new <= 0 and waited > _START_SECONDS / 10):
             return False
         time.sleep(0.002)
     return True
-
-
-workers.size()

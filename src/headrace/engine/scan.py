@@ -1,4 +1,4 @@
-"""One scan in the hands of the engine: batches gathered, sliced and wrapped as it pulls them."""
+"""One scan as the engine reads it: small batches concatenated, large ones sliced, all wrapped in the struct."""
 
 from __future__ import annotations
 
@@ -17,20 +17,82 @@ from headrace.engine.execution import Execution
 from headrace.engine.tables import ScanRequest, ScanTable
 from headrace.errors import EngineError
 
-# Small batches that wait together are gathered before the engine sees them; a lone one is never held back.
-# From SMALL_BYTES on, copying a batch costs more than handing it over.
+# Small queued batches are concatenated before the engine gets them; a single one is never delayed.
+# From SMALL_BYTES on, copying a batch costs more than passing it to the engine.
 GATHER_ROWS = 64 * 1024
 GATHER_BYTES = 1024 * 1024
 SMALL_BYTES = 256 * 1024
-# So much is taken from the channel at a time, to be gathered in several goes: taking wakes the writers.
+# Take more than one concatenated batch needs: each take wakes the writers.
 TAKE_ROWS = 4 * GATHER_ROWS
 TAKE_BYTES = 4 * GATHER_BYTES
-# Large batches are handed over in slices: the engine holds so many batches, whatever their size.
+# Large batches are sliced: the engine buffers a number of batches, whatever their size.
 SLICE_BYTES = 1024 * 1024
 
 
-class Batches:
-    """The batches of one partition, gathered, sliced and wrapped; released when the engine lets go of it."""
+class ScanBatches:
+    """The iterator from which the engine reads the batches of one partition.
+
+    The engine may drop it before its end, on any thread and with an abort pending, which Python code would swallow.
+    So the iterator has no finalizer. It owns a guard that releases the scan when both are dropped, and discards the
+    guard, here, as soon as the scan is released.
+
+    Args:
+        table: The table to scan.
+        execution: The execution that the scan belongs to.
+        request: The columns and partition to read.
+        projected: The schema of the batches.
+        wanted: Whether the engine needs any rows; False for a filter that is never true.
+        is_flat: Whether the batches have the table's columns instead of the struct.
+    """
+
+    def __init__(
+        self,
+        table: ScanTable,
+        execution: Execution,
+        request: ScanRequest,
+        projected: pa.Schema,
+        *,
+        wanted: bool,
+        is_flat: bool,
+    ) -> None:
+        self._scan = _PartitionScan(table, execution, request, projected, wanted=wanted, is_flat=is_flat)
+        execution.scan_opened(self)
+        self._guard: _ReleaseOnDrop | None = _ReleaseOnDrop(self._scan)
+        self._discard_guard()
+
+    def __iter__(self) -> ScanBatches:
+        return self
+
+    def __next__(self) -> pa.RecordBatch:
+        try:
+            return self._scan.next()
+        finally:
+            self._discard_guard()
+
+    def release(self) -> None:
+        """Release the scan now, or when the engine's current call returns: the execution has ended."""
+        self._scan.end_execution()
+        self._discard_guard()
+
+    def _discard_guard(self) -> None:
+        if self._scan.released:
+            self._guard = None
+
+
+class _ReleaseOnDrop:
+    """Releases a scan when it is dropped."""
+
+    __slots__ = ("_scan",)
+
+    def __init__(self, scan: _PartitionScan) -> None:
+        self._scan = scan
+
+    def __del__(self) -> None:
+        self._scan.release()
+
+
+class _PartitionScan:
+    """A scan of one partition: batches are concatenated, sliced and wrapped as the engine reads them."""
 
     def __init__(
         self,
@@ -56,19 +118,21 @@ class Batches:
         self._ready: deque[pa.RecordBatch] = deque()
         self._lock = threading.RLock()
         self._in_engine_call = False
-        self._execution_over = False
-        self._released = False
-        execution.scan_opened(self)
+        self._execution_ended = False
+        self.released = False
 
-    def __iter__(self) -> Batches:
-        return self
+    def next(self) -> pa.RecordBatch:
+        """Return the next batch; wait for it.
 
-    def __next__(self) -> pa.RecordBatch:
+        Raises:
+            StopIteration: The scan has ended.
+            EngineError: The table failed, or the execution has ended.
+        """
         with self._lock:
-            if self._released and self._execution_over:
-                # Its run is over; a clean end here could make what is left of it look whole.
-                raise EngineError(f"The scan of table {self._table.name!r} was cut off.")
-            if self._released:
+            if self.released and self._execution_ended:
+                # Raise: StopIteration would make a truncated scan look complete.
+                raise EngineError(f"The scan of table {self._table.name!r} was cancelled.")
+            if self.released:
                 raise StopIteration
             self._in_engine_call = True
         try:
@@ -78,28 +142,40 @@ class Batches:
                 return self._ready.popleft()
         except BaseException as error:
             interrupt = isinstance(error, (KeyboardInterrupt, SystemExit))
-            self._execution.record(self._table, error, as_itself=interrupt and self._table.runs_here)
-            self._release_now()
-            # Not as itself: a StopIteration would look like the end, and the engine keeps only the text.
+            self._execution.record(self._table, error, raise_as_is=interrupt and self._table.runs_here)
+            self.release()
+            # Not the error itself: a StopIteration would look like the end, and the engine keeps only the text.
             raise EngineError(f"The scan of table {self._table.name!r} failed.") from error
         finally:
             with self._lock:
                 self._in_engine_call = False
-            if self._execution_over:
-                self._release_now()
-        self._release_now()
+            if self._execution_ended:
+                self.release()
+        self.release()
         raise StopIteration
 
-    def release(self) -> None:
-        """The run is over: release now, or when the call the engine is in returns."""
+    def end_execution(self) -> None:
+        """Release the scan now, or when the engine's current call returns."""
         with self._lock:
-            self._execution_over = True
+            self._execution_ended = True
             in_engine_call = self._in_engine_call
         if not in_engine_call:
-            self._release_now()
+            self.release()
+
+    def release(self) -> None:
+        """Drop the batches and cancel the channel; later calls do nothing."""
+        with self._lock:
+            if self.released:
+                return
+            self.released = True
+        self._ready.clear()
+        self._taken.clear()
+        if self._channel is not None:
+            self._channel.cancel("the query needs no more of its rows")
+        self._execution.scan_released()
 
     def _fill(self) -> None:
-        """Make the next batches ready, waiting for them; none are at the end of the stream."""
+        """Prepare the next batches, waiting for them; prepares none at the end of the stream."""
         if self._channel is None:
             self._channel = self._execution.open(self._table, self._request)
         while not self._ready:
@@ -125,7 +201,7 @@ class Batches:
         return pa.RecordBatch.from_arrays([batch.to_struct_array()], schema=self._projected)
 
     def _complete(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Columns the query does not read, and the provider left out, get values that nobody looks at."""
+        """Add placeholders for the columns that the query does not read and the provider left out."""
         rows = batch.num_rows
         columns = []
         for field in self._table.schema:
@@ -137,29 +213,9 @@ class Batches:
             columns.append(self._fillers[field.name].slice(0, rows))
         return pa.RecordBatch.from_arrays(columns, schema=self._table.schema)
 
-    def _release_now(self) -> None:
-        with self._lock:
-            if self._released:
-                return
-            self._released = True
-        self._ready.clear()
-        self._taken.clear()
-        if self._channel is not None:
-            self._channel.cancel("the query needs no more of its rows")
-        self._execution.scan_released()
-        # No finalizer any more: the engine drops it at a moment of its own choosing, maybe with an abort pending.
-        self.__class__ = Batches
-
-
-class HeldBatches(Batches):
-    """Batches that are not released yet."""
-
-    def __del__(self) -> None:
-        self._release_now()
-
 
 def _row_bytes(batches: Iterable[pa.RecordBatch]) -> float:
-    """What a row takes, by the first batch that has any: asking each batch costs more than handing it over."""
+    """Return the bytes per row of the first batch with rows: computing it for each batch is too slow."""
     for batch in batches:
         if batch.num_rows:
             return max(1.0, batch_size_in_bytes(batch) / int(batch.num_rows))
@@ -167,7 +223,7 @@ def _row_bytes(batches: Iterable[pa.RecordBatch]) -> float:
 
 
 def _gather(batches: deque[pa.RecordBatch], row_bytes: float) -> Iterable[pa.RecordBatch]:
-    """Take one large batch, or the small ones at the front as one; nothing if there is nothing."""
+    """Take one large batch, or concatenate the small ones at the front."""
     small_rows = SMALL_BYTES / row_bytes
     most_rows = min(GATHER_ROWS, GATHER_BYTES / row_bytes)
     gathered: list[pa.RecordBatch] = []
@@ -185,7 +241,7 @@ def _gather(batches: deque[pa.RecordBatch], row_bytes: float) -> Iterable[pa.Rec
 
 def _slices(batch: pa.RecordBatch, max_rows: int, *, copy: bool) -> Iterable[pa.RecordBatch]:
     if batch.num_rows <= max_rows:
-        # A batch without rows says nothing, and some of the engine's functions fail on it.
+        # Some functions of the engine fail on a batch without rows.
         return (batch,) if batch.num_rows else ()
     parts = (batch.slice(start, max_rows) for start in range(0, batch.num_rows, max_rows))
     return (pa.concat_batches([part, part.slice(0, 0)]) for part in parts) if copy else parts
@@ -195,5 +251,5 @@ def _concatenate(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     try:
         return [pa.concat_batches(batches)]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-        # Dictionaries that do not fit into one; apart they are just as good.
+        # Dictionaries that cannot be unified: keep the batches separate.
         return batches

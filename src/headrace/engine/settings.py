@@ -1,4 +1,4 @@
-"""The settings of a session, checked before anything is built from them."""
+"""The settings of a session, checked before the engine is created."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What a SessionContext was asked to be; see there for what each one means."""
+    """The checked arguments of a SessionContext, which documents each of them."""
 
     target_partitions: int | None = None
     batch_size: int | None = None
@@ -30,7 +30,7 @@ class Settings:
 
     @property
     def default_place(self) -> tuple[str, str]:
-        """The catalog and the schema of tables whose names say neither."""
+        """The default catalog and schema."""
         catalog = self.config.get("datafusion.catalog.default_catalog", "datafusion")
         return catalog, self.config.get("datafusion.catalog.default_schema", "public")
 
@@ -44,10 +44,10 @@ def parse_settings(
     low_latency: bool,
     config: Mapping[str, object] | None,
 ) -> Settings:
-    """Check the arguments of a session.
+    """Check the arguments of a SessionContext.
 
     Raises:
-        ConfigurationError: Naming the setting and what it may be.
+        ConfigurationError: A setting is unknown or has an invalid value; the message names it and its valid values.
     """
     if config is not None and not isinstance(config, Mapping):
         raise ConfigurationError(f"config must be a mapping of engine settings, not {config!r}.")

@@ -1,4 +1,4 @@
-"""The way out: what is open when the interpreter exits is cancelled and waited for."""
+"""The exit hook: cancels what is open when the interpreter exits, and waits for its threads."""
 
 from __future__ import annotations
 
@@ -18,26 +18,38 @@ _PARKED = re.compile(r"^(?:State|Pid|voluntary_ctxt_switches|nonvoluntary_ctxt_s
 
 
 class Closable(Protocol):
-    """A thing that the end of the process must bring to rest."""
+    """An object that the exit hook closes."""
 
     def _close(self, reason: str) -> None: ...
 
 
 _open: weakref.WeakSet[Closable] = weakref.WeakSet()
+_registration = threading.Lock()
+_is_registered = False
+
+
+def register_exit_hook() -> None:
+    """Register the exit hook; later calls do nothing."""
+    global _is_registered
+    with _registration:
+        if not _is_registered:
+            # Runs before Python joins the user's threads, which may be blocked in a write; atexit runs after.
+            threading._register_atexit(_at_exit)  # type: ignore[attr-defined]
+            _is_registered = True
 
 
 def close_at_exit(closable: Closable) -> None:
-    """Bring ``closable`` to rest when the interpreter exits."""
+    """Close ``closable`` when the interpreter exits, if it still exists."""
     _open.add(closable)
 
 
 class ExitingError(BaseException):
-    """Raised in threads of headrace's own that are still at work when the interpreter exits."""
+    """Raised in headrace's threads that still run when the interpreter exits."""
 
 
 def _at_exit() -> None:
-    # A worker that returns into Python after the interpreter is gone aborts the process: everything
-    # is cancelled and waited for while Python still runs.
+    # A worker that calls Python after the interpreter is finalized crashes the process, so cancel everything and wait
+    # for it here.
     if workers.forked:
         return
     for closable in list(_open):
@@ -47,7 +59,7 @@ def _at_exit() -> None:
     join_threads(time.monotonic() + _EXIT_SECONDS / 5)
     for thread in living_threads():
         if thread.ident is not None:
-            # A provider that loops, or the engine at work: neither hears of a cancelled channel.
+            # A provider in a loop, or a computing engine, does not notice a cancelled channel.
             raise_in_thread(thread.ident, ExitingError)
     join_threads(deadline)
     workers.wait_idle(max(0.0, deadline - time.monotonic()))
@@ -56,20 +68,16 @@ def _at_exit() -> None:
 
 
 def _wait_until_parked(deadline: float) -> None:
-    """Wait until the engine's workers have nothing more to do.
+    """Wait until the engine's workers are idle.
 
-    They drop what is left of a query when they get to it, and one that enters Python for that while the interpreter
-    is being taken down ends in a crash.
+    Workers drop the remains of a query some time after it ends. One that calls Python for that while the interpreter
+    is being finalized crashes the process.
     """
     before: list[str] | None = None
     while time.monotonic() < deadline:
-        # A worker that waits for the interpreter's lock sleeps too, but wakes up again and again.
+        # A worker that waits for the GIL also sleeps, but its count of context switches keeps growing.
         now = ["".join(_PARKED.findall(status)) for status in worker_threads("status")]
         if now == before and all("(sleeping)" in status for status in now):
             return
         before = now
         time.sleep(_PARKED_SECONDS)
-
-
-# Runs before Python joins the user's threads, which may be blocked in a write; atexit runs after.
-threading._register_atexit(_at_exit)  # type: ignore[attr-defined]

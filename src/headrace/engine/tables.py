@@ -1,10 +1,10 @@
-"""The two kinds of table: a provider pumped into a channel, and a channel with a sink."""
+"""The two kinds of Python table: a pull table reads a provider, a push table reads the channel of a sink."""
 
 from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
@@ -13,58 +13,76 @@ from headrace.arrow.batches import BatchStream, conform, open_stream, require_no
 from headrace.arrow.schema import require_same_fields, required_columns, same_fields
 from headrace.channel.channel import Channel, ChannelState
 from headrace.engine.threads import start_thread
-from headrace.errors import (
-    CancelledError,
-    ClosedError,
-    ConsumedError,
-    InvalidArgumentError,
-)
+from headrace.errors import CancelledError, ClosedError, ConsumedError, InvalidArgumentError
+
+if TYPE_CHECKING:
+    import pyarrow.dataset
 
 
 @dataclass(frozen=True, slots=True)
 class ScanRequest:
-    """What one physical scan of a table needs; a provider may use it or ignore it.
+    """The columns, rows and partition that one physical scan needs; ``TableProvider.scan_with`` gets it.
+
+    A provider must read the given partition. It may use or ignore the other attributes.
 
     Attributes:
-        columns: The columns the query reads, never empty. The reader may have exactly these, in this
-            order, or all of the table's.
-        filter: A condition, as a ``pyarrow.dataset.Expression``, that leaves out rows the query does not
-            want; or None. The engine filters again, so leaving rows in is always right.
-        limit: How many rows are enough, or None. Rows past it are dropped.
-        partition: Which part of the table to read, from 0.
-        partitions: How many parts there are, as ``TableProvider.partition_count`` said.
+        columns: The columns that the query reads, never empty. The reader has either exactly these columns in this
+            order, or all columns of the table.
+        filter: A ``pyarrow.dataset.Expression`` that is true for the rows that the query needs, or None. The engine
+            filters again, so the reader may return more rows.
+        limit: The number of rows that are enough, or None. The engine drops further rows.
+        partition: The partition to read, from 0.
+        partitions: The number of partitions: the result of ``TableProvider.partition_count``.
+
+    Example:
+        >>> class Numbers(headrace.TableProvider):
+        ...     data = pa.table({"x": [1, 2], "y": [3, 4]})
+        ...
+        ...     def schema(self):
+        ...         return self.data.schema
+        ...
+        ...     def scan(self):
+        ...         return self.data
+        ...
+        ...     def scan_with(self, request):
+        ...         print(request.columns, request.partition, "of", request.partitions)
+        ...         return self.data.select(request.columns)
+        >>> ctx.register_table("numbers", Numbers())
+        >>> ctx.sql("SELECT y FROM numbers ORDER BY y").collect().read_all().to_pylist()
+        ('y',) 0 of 1
+        [{'y': 3}, {'y': 4}]
     """
 
     columns: tuple[str, ...]
-    filter: Any | None
+    filter: pyarrow.dataset.Expression | None
     limit: int | None
     partition: int
     partitions: int
 
 
 class ScanTable(Protocol):
-    """What the bridge needs of a table, pulled or pushed."""
+    """The interface of a table that the bridge scans."""
 
     name: str
     schema: pa.Schema
     partitions: int
     runs_here: bool
-    """Whether the table's code is called by the query, so that an interrupt in it is the query's own."""
+    """Whether the query calls the table's code, so that the query raises an interrupt in that code."""
 
     def claim(self, *, again: bool) -> None:
-        """Take a scan for a query that is about to start."""
+        """Claim a scan for a query that is about to start."""
 
     def release(self) -> None:
-        """Give a scan back: the query was not started."""
+        """Release a claimed scan: the query was not started."""
 
     def cancel(self, reason: str) -> None:
-        """The query that took the scan has ended."""
+        """Cancel a claimed scan: its query has ended."""
 
     def open(self, request: ScanRequest) -> Channel:
         """Start to read one partition."""
 
 
-# What a provider is read ahead of the engine: enough to overlap the two, little enough not to matter.
+# Read-ahead of a provider: enough for provider and engine to overlap, and little memory.
 READ_AHEAD_BATCHES = 4
 READ_AHEAD_BYTES = 16 * 1024 * 1024
 
@@ -72,8 +90,8 @@ READ_AHEAD_BYTES = 16 * 1024 * 1024
 class PullTable:
     """A registered provider.
 
-    A pump thread reads the provider into a small channel, and the engine only ever drains that. So
-    provider code runs on no thread of the engine: it may block, or query the same session.
+    A pump thread reads the provider into a small channel, and the engine reads the channel. Provider code never runs
+    on a thread of the engine, so it may block or query the same session.
     """
 
     def __init__(self, name: str, schema: pa.Schema, provider: Any) -> None:
@@ -85,16 +103,16 @@ class PullTable:
         self.partitions = 1 if count is None else require_count(count(), f"partition_count() of table {name!r}")
 
     def claim(self, *, again: bool) -> None:
-        """Nothing: a provider is scanned any number of times."""
+        """Do nothing: a provider can be scanned any number of times."""
 
     def release(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no claim."""
 
     def cancel(self, reason: str) -> None:
-        """Nothing to tell: each scan has a channel of its own."""
+        """Do nothing: each scan has its own channel, which the execution cancels."""
 
     def open(self, request: ScanRequest) -> Channel:
-        """Start reading one partition; the channel's batches have the table's columns or the request's."""
+        """Start to read one partition; the batches have the table's columns or the request's."""
         channel = Channel(f"the scan of table {self.name!r}", READ_AHEAD_BATCHES, READ_AHEAD_BYTES)
         pump = ScanPump(self, self._provider, request, channel)
         start_thread(pump.run, f"headrace-scan-{self.name}")
@@ -102,7 +120,7 @@ class PullTable:
 
 
 class ScanPump:
-    """One provider reader, read into one channel and closed exactly once."""
+    """Reads one reader of a provider into a channel, and closes the reader exactly once."""
 
     def __init__(self, table: PullTable, provider: Any, request: ScanRequest, channel: Channel) -> None:
         self._table = table
@@ -111,23 +129,23 @@ class ScanPump:
         self._channel = channel
 
     def run(self) -> None:
-        """Read to the end, to an error, or until the query leaves; then close."""
+        """Read until the end, an error, or the end of the query; then close the reader and end the channel."""
         stream: BatchStream | None = None
         failure: BaseException | None = None
         try:
             stream = self._open()
             self._copy(stream)
-        except BaseException as error:  # noqa: BLE001 - handed to the query
+        except BaseException as error:  # noqa: BLE001 - the query raises it
             failure = error
         if stream is not None:
             try:
                 stream.close()
-            except BaseException as error:  # noqa: BLE001 - handed to the query
+            except BaseException as error:  # noqa: BLE001 - the query raises it
                 failure = failure or error
         if failure is None:
             self._channel.close()
         else:
-            # Where the query has left already, this changes nothing: the first end stands.
+            # If the query has ended, the channel is cancelled and this does nothing.
             self._channel.fail(failure)
 
     def _open(self) -> BatchStream:
@@ -135,9 +153,9 @@ class ScanPump:
         source = self._provider.scan() if scan_with is None else scan_with(self._request)
         if source is None:
             raise InvalidArgumentError(
-                f"scan() of table {self._table.name!r} returned None.", hint="return a fresh reader on every call."
+                f"scan() of table {self._table.name!r} returned None.", hint="return a new reader on every call."
             )
-        return open_stream(source, f"What scan() of table {self._table.name!r} returns")
+        return open_stream(source, f"The return value of scan() of table {self._table.name!r}")
 
     def _copy(self, stream: BatchStream) -> None:
         reader = f"The reader of table {self._table.name!r}"
@@ -159,15 +177,15 @@ class ScanPump:
     def _expected(self, actual: pa.Schema, what: str) -> pa.Schema:
         full = self._table.schema
         if not same_fields(actual, full) and len(self._request.columns) < len(full):
-            asked = pa.schema([full.field(name) for name in self._request.columns], full.metadata)
-            if same_fields(actual, asked):
-                return asked
+            requested = pa.schema([full.field(name) for name in self._request.columns], full.metadata)
+            if same_fields(actual, requested):
+                return requested
         require_same_fields(actual, full, what)
         return full
 
 
 class PushTable:
-    """The reading side of a push table: one channel, claimed by one scan."""
+    """The reading side of a push table: one channel, which one scan claims."""
 
     partitions = 1
     runs_here = False
@@ -180,38 +198,40 @@ class PushTable:
         self._claimed = False
 
     def claim(self, *, again: bool) -> None:
-        """Take the one scan there is.
+        """Claim the only scan of the table.
 
         Args:
-            again: Whether the query that asks is the one that took it.
+            again: Whether the same query has claimed the scan before.
 
         Raises:
-            ConsumedError: It was taken.
+            ConsumedError: The scan is claimed already.
         """
         with self._lock:
             if self._claimed:
                 reason = "is scanned twice in this query" if again else "is already consumed"
                 raise ConsumedError(
-                    f"Streaming table {self.name!r} can be scanned once and {reason}: its batches are handed on as "
-                    "they come and kept nowhere.",
+                    f"Streaming table {self.name!r} can be scanned once and {reason}: its batches are streamed to the "
+                    "query and not kept.",
                     hint="read it in one place of one query (no self-join, no UNION ALL with itself, no recursion); "
-                    "for rows that are read again, use register_table or register_arrow.",
+                    "for rows that are read more than once, use register_table or register_arrow.",
                 )
             self._claimed = True
 
     def release(self) -> None:
-        """Give the scan back: the query was not started after all."""
+        """Release the claimed scan: the query was not started."""
         with self._lock:
             self._claimed = False
 
     def cancel(self, reason: str) -> None:
-        """The query that claimed the scan has ended; tell the writers."""
+        """Cancel the channel: the query that claimed the scan has ended. Writes raise ConsumerGoneError."""
         self.channel.cancel(reason, CancelledError(f"The scan of {self.channel.name} was cancelled: {reason}."))
 
     def fail(self, reason: str) -> None:
-        """End the stream from outside, unless it has ended: writers are told, a reader gets an error."""
-        self.channel.fail(ClosedError(f"Streaming table {self.name!r} was cut off: {reason}."), consumer_gone=reason)
+        """End an open stream: writes raise ConsumerGoneError, and the query fails after the queued batches."""
+        self.channel.fail(
+            ClosedError(f"Streaming table {self.name!r} ended before close(): {reason}."), consumer_gone=reason
+        )
 
     def open(self, request: ScanRequest) -> Channel:
-        """The channel the producers write to."""
+        """Return the channel that the producers write to."""
         return self.channel

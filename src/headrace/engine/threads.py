@@ -1,4 +1,4 @@
-"""Threads of headrace's own: waited for at exit, never keeping the process alive."""
+"""headrace's threads: daemon threads that the exit hook joins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
-    """Start a thread of headrace's own, waited for at exit but never keeping the process alive."""
+    """Start a daemon thread that the exit hook joins."""
     thread = threading.Thread(target=target, name=name, daemon=True)
     _threads.add(thread)
     try:
@@ -24,23 +24,23 @@ def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
 
 
 def raise_in_thread(thread: int, error: type[BaseException]) -> None:
-    """Make ``error`` come out of whatever a thread does next in Python."""
+    """Raise ``error`` in another thread, at the next line of Python that it runs."""
     ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(error))
 
 
 def living_threads() -> list[threading.Thread]:
-    """The threads that have been started and not ended."""
+    """Return the threads that are running."""
     return [thread for thread in _threads if thread.ident is not None and thread.is_alive()]
 
 
 def join_threads(deadline: float) -> None:
-    """Wait for all of them, until a time of the monotonic clock."""
+    """Join all threads, until ``deadline`` on the monotonic clock."""
     for thread in list(_threads):
         while True:
             try:
                 thread.join(max(0.0, deadline - time.monotonic()))
                 break
-            except RuntimeError:  # Somebody is just starting it.
+            except RuntimeError:  # Another thread is just starting it.
                 if time.monotonic() > deadline:
                     break
                 time.sleep(0.001)

@@ -1,1 +1,1 @@
-"""What users hold: the session, frames, readers, sinks and providers."""
+"""The public session API: sessions, frames, readers, sinks and providers."""

@@ -1,4 +1,4 @@
-"""The session: tables by name, queries over them, and one close for everything."""
+"""The session: registers tables, plans queries, and closes everything together."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pyarrow as pa
 
+from headrace.arrow.protocols import ArrowExportable
 from headrace.arrow.schema import require_schema
 from headrace.channel.channel import Channel
 from headrace.engine.names import TableName, parse_table_name, quoted
@@ -23,27 +24,34 @@ from headrace.session.dataframe import DataFrame
 from headrace.session.provider import TableProvider
 from headrace.session.sink import TableSink
 
+if TYPE_CHECKING:
+    import pyarrow.dataset
+
 
 class SessionContext:
-    """An embedded SQL engine over tables that are pulled, pushed, or read from Lance and files.
+    """An embedded SQL engine over Python tables, push tables, Lance tables and files.
 
-    Any thread may use it. Leaving it as a context manager, or ``close``, ends every running query and tells
-    every producer.
+    Any thread may use it. ``close``, or the end of a ``with`` block, ends every running query and every push table.
 
     Args:
-        target_partitions: How many partitions the engine works in; by default one a core.
-        batch_size: The most rows in a batch of the engine; by default 8192, while tables of Python hand it up
-            to 65536 at a time.
-        memory_limit: The most memory that sorts, joins and aggregates may take: bytes, or ``"512MB"``,
-            ``"2GiB"``. What is over it spills to disk, where it can.
-        spill: Where to spill: True for the system's temporary folder, a folder, or False for nowhere.
-        low_latency: Hand each row on as soon as it comes, in queries that look at one row at a time
-            (projections, filters, UNION ALL, LIMIT). Without it, operators gather up to ``batch_size`` rows.
+        target_partitions: The number of partitions that the engine works in; by default the number of cores.
+        batch_size: The maximum number of rows in a batch of the engine; by default 8192, and up to 65536 in a batch
+            from a Python table.
+        memory_limit: The maximum memory for sorts, joins and aggregates: a number of bytes, or text such as
+            ``"512MB"`` or ``"2GiB"``. Operators that can spill to disk do so above it.
+        spill: Where to spill: True for the system's temporary folder, a folder, or False to never spill.
+        low_latency: Emit each row as soon as it arrives, in queries that compute each row from one row (projections,
+            filters, UNION ALL, LIMIT). Without it, operators wait for up to ``batch_size`` rows.
         config: Settings of DataFusion by their full names, such as ``datafusion.optimizer.max_passes``.
 
     Raises:
-        ConfigurationError: A setting is unknown or has a value it cannot have.
-        ForkedError: The engine was used before this process was forked off.
+        ConfigurationError: A setting is unknown or has an invalid value.
+        ForkedError: The engine was started before this process was forked.
+
+    Example:
+        >>> with headrace.SessionContext(target_partitions=2) as session:
+        ...     session.sql("SELECT 1 + 1 AS two").collect().read_all().to_pylist()
+        [{'two': 2}]
     """
 
     def __init__(
@@ -65,7 +73,7 @@ class SessionContext:
             low_latency=low_latency,
             config=config,
         )
-        # The engine takes a second to import where pandas is installed: not before it is needed.
+        # Importing datafusion takes a second if pandas is installed: import it when it is needed.
         from headrace.engine.engine import Engine
 
         self._engine = Engine(settings)
@@ -80,58 +88,73 @@ class SessionContext:
         """Register a table implemented in Python.
 
         Args:
-            name: What queries call it, read as SQL: ``T1`` is ``t1``, ``"T1"`` keeps its case, ``sales.orders`` is in
-                schema ``sales``; text that is no SQL name, such as ``my table``, is one name to the letter.
-            provider: A ``TableProvider``, or any object with its ``schema()`` and ``scan()``.
+            name: The table's name in queries, an SQL identifier: ``T1`` means ``t1``, ``"T1"`` keeps its case, and
+                ``sales.orders`` is in schema ``sales``. Text that is not an SQL identifier, such as ``my table``, is
+                used verbatim.
+            provider: A ``TableProvider``, or any object with the methods ``schema()`` and ``scan()``.
 
         Raises:
-            InvalidArgumentError: The name is empty, ``provider`` is no provider, or its schema is no schema.
-            TableExistsError: The name is taken.
+            InvalidArgumentError: The name is empty, ``provider`` is not a provider, or ``schema()`` does not return a
+                schema that a table can have.
+            TableExistsError: A table with this name is registered already.
             ClosedError: The session is closed.
-            Exception: Whatever ``schema()`` raises; the table then does not exist.
+            Exception: ``schema()`` raised it; the table is not registered.
+
+        Example:
+            >>> numbers = pa.table({"x": [1, 2]})
+            >>> ctx.register_table("numbers", headrace.SimpleTableProvider(numbers.schema, lambda: numbers))
+            >>> ctx.sql("SELECT sum(x) AS total FROM numbers").collect().read_all().to_pylist()
+            [{'total': 3}]
         """
         table = self._require_name(name)
         name = str(table)
         if isinstance(provider, type):
             raise InvalidArgumentError(
-                f"Table {name!r}: {provider.__qualname__} is a class, and a provider is an object of one.",
+                f"Table {name!r}: {provider.__qualname__} is a class; a provider is an instance of one.",
                 hint=f"pass {provider.__qualname__}(...).",
             )
         if not callable(getattr(provider, "schema", None)) or not callable(getattr(provider, "scan", None)):
             raise InvalidArgumentError(
-                f"Table {name!r}: a provider has the methods schema() and scan(), and a "
-                f"{type(provider).__qualname__} has not both.",
+                f"Table {name!r}: a provider has the methods schema() and scan(); a "
+                f"{type(provider).__qualname__} does not have both.",
                 hint="subclass TableProvider or use SimpleTableProvider; for data in memory, register_arrow.",
             )
         with self._lock:
             self._require_free(table)
-            schema = require_schema(provider.schema(), f"What schema() of table {name!r} returned")
+            schema = require_schema(provider.schema(), f"The return value of schema() of table {name!r}")
             wants_hints = getattr(type(provider), "scan_with", TableProvider.scan_with) is not TableProvider.scan_with
             self._engine.add_table(table, PullTable(name, schema, provider), wants_hints=wants_hints)
 
     def register_streaming_table(
         self, name: str, schema: pa.Schema, capacity: int = 64, *, max_bytes: int | None = None
     ) -> TableSink:
-        """Register a table that producers write to while a query reads it.
+        """Register a push table: producers write to it while a query reads it.
 
-        **It can be scanned once.** Batches are handed on as they come and kept nowhere, so a second query,
-        a self-join or a UNION ALL of the table with itself is an error. EXPLAIN does not count.
+        **It can be scanned once.** Batches are streamed to the query and not kept, so a second query, a self-join or
+        a UNION ALL of the table with itself raises ConsumedError. EXPLAIN does not scan the table.
 
         Args:
-            name: What the query calls it.
+            name: The table's name in queries.
             schema: The schema of every batch.
-            capacity: The most batches that wait for the query; a writer then waits too. What the query has
-                taken and is working on comes on top: a few MiB, or one batch where that is larger.
-            max_bytes: The most bytes that wait, beside ``capacity``; one larger batch may wait alone.
+            capacity: The maximum number of queued batches; a write waits while the queue is full. Batches that the
+                query has taken are not counted: a few MiB, or one batch if that is larger.
+            max_bytes: The maximum number of queued bytes, in addition to ``capacity``; None for no limit. A larger
+                batch is accepted when the queue is empty.
 
         Returns:
             The sink to write to.
 
         Raises:
-            InvalidArgumentError: The name is empty, ``schema`` is no schema or has no column, or ``capacity``
+            InvalidArgumentError: The name is empty, ``schema`` is not a schema that a table can have, or ``capacity``
                 or ``max_bytes`` is not a whole number of at least 1.
-            TableExistsError: The name is taken.
+            TableExistsError: A table with this name is registered already.
             ClosedError: The session is closed.
+
+        Example:
+            >>> with ctx.register_streaming_table("events", pa.schema([("id", pa.int64())])) as sink:
+            ...     sink.write(pa.record_batch({"id": [1, 2]}))
+            >>> ctx.sql("SELECT id FROM events").collect().read_all().to_pylist()
+            [{'id': 1}, {'id': 2}]
         """
         table_name = self._require_name(name)
         name = str(table_name)
@@ -154,17 +177,26 @@ class SessionContext:
         storage_options: Mapping[str, str] | None = None,
         version: int | str | None = None,
     ) -> None:
-        """Register a Lance table; filters and projections are taken down into its scan.
+        """Register a Lance table; the engine pushes filters and projections into its scan.
 
         Args:
-            name: What queries call it.
-            uri: Where it is: a folder or an object store's URL.
-            storage_options: Credentials and settings of the object store; they appear in no message.
-            version: A version number or a tag; by default the latest, as of now.
+            name: The table's name in queries.
+            uri: The table's folder or object store URL.
+            storage_options: Credentials and settings of the object store; no error message contains them.
+            version: A version number or a tag; by default the latest version at the time of this call.
 
         Raises:
-            StorageError: There is no such table or version.
-            TableExistsError: The name is taken.
+            InvalidArgumentError: The name is empty, or ``uri``, ``version`` or ``storage_options`` is invalid.
+            StorageError: The table or the version does not exist.
+            TableExistsError: A table with this name is registered already.
+            ClosedError: The session is closed.
+
+        Example:
+            >>> import lance
+            >>> dataset = lance.write_dataset(pa.table({"x": [1, 2, 3]}), folder / "numbers.lance")
+            >>> ctx.register_lance("numbers", folder / "numbers.lance")
+            >>> ctx.sql("SELECT x FROM numbers WHERE x > 2").collect().read_all().to_pylist()
+            [{'x': 3}]
         """
         from headrace.session.sources import lance_table, require_location
 
@@ -175,16 +207,24 @@ class SessionContext:
             self._engine.add_native(table, lance_table(str(table), str(uri), storage_options, version))
 
     def register_history(self, name: str, uri: str | Path, *, storage_options: Mapping[str, str] | None = None) -> None:
-        """Register the history of a Lance table: what each version did, by which query, epoch and run.
+        """Register the history of a Lance table: one row per version, with its operation, query, epoch and run.
 
         Args:
-            name: What queries call it.
-            uri: Where the Lance table is.
-            storage_options: Credentials and settings of the object store; they appear in no message.
+            name: The table's name in queries.
+            uri: The Lance table's folder or object store URL.
+            storage_options: Credentials and settings of the object store; no error message contains them.
 
         Raises:
-            TableNotFoundError: There is no Lance table.
-            TableExistsError: The name is taken.
+            TableNotFoundError: The Lance table does not exist.
+            TableExistsError: A table with this name is registered already.
+            ClosedError: The session is closed.
+
+        Example:
+            >>> import lance
+            >>> dataset = lance.write_dataset(pa.table({"x": [1, 2, 3]}), folder / "numbers.lance")
+            >>> ctx.register_history("history", folder / "numbers.lance")
+            >>> ctx.sql("SELECT version, query FROM history").collect().read_all().to_pylist()
+            [{'version': 1, 'query': None}]
         """
         from headrace.session.history_table import TableHistory
         from headrace.session.sources import require_storage_options
@@ -195,11 +235,26 @@ class SessionContext:
     def register_parquet(
         self, name: str, path: str | Path, *, schema: pa.Schema | None = None, file_extension: str | None = None
     ) -> None:
-        """Register a parquet file, or a folder of them.
+        """Register a Parquet file, or a folder of Parquet files.
+
+        Args:
+            name: The table's name in queries.
+            path: The file, folder or glob pattern.
+            schema: The schema; by default that of the files.
+            file_extension: The extension of the files in a folder; by default ``.parquet``.
 
         Raises:
+            InvalidArgumentError: The name is empty, or an option has an invalid value.
             StorageError: The path does not exist or cannot be read.
-            TableExistsError: The name is taken.
+            TableExistsError: A table with this name is registered already.
+            ClosedError: The session is closed.
+
+        Example:
+            >>> import pyarrow.parquet
+            >>> pyarrow.parquet.write_table(pa.table({"x": [1, 2]}), folder / "numbers.parquet")
+            >>> ctx.register_parquet("numbers", folder / "numbers.parquet")
+            >>> ctx.sql("SELECT max(x) AS largest FROM numbers").collect().read_all().to_pylist()
+            [{'largest': 2}]
         """
         self._register_file(name, path, "register_parquet", {"schema": schema, "file_extension": file_extension})
 
@@ -213,11 +268,27 @@ class SessionContext:
         delimiter: str = ",",
         file_extension: str | None = None,
     ) -> None:
-        """Register a CSV file, or a folder of them; without ``schema`` the types are inferred.
+        r"""Register a CSV file, or a folder of CSV files.
+
+        Args:
+            name: The table's name in queries.
+            path: The file, folder or glob pattern.
+            schema: The schema; by default it is inferred from the files.
+            has_header: Whether the first line of a file has the column names.
+            delimiter: The character between fields.
+            file_extension: The extension of the files in a folder; by default ``.csv``.
 
         Raises:
+            InvalidArgumentError: The name is empty, or an option has an invalid value.
             StorageError: The path does not exist or cannot be read.
-            TableExistsError: The name is taken.
+            TableExistsError: A table with this name is registered already.
+            ClosedError: The session is closed.
+
+        Example:
+            >>> written = (folder / "numbers.csv").write_text("x;y\n1;a\n")
+            >>> ctx.register_csv("numbers", folder / "numbers.csv", delimiter=";")
+            >>> ctx.sql("SELECT x, y FROM numbers").collect().read_all().to_pylist()
+            [{'x': 1, 'y': 'a'}]
         """
         options = {
             "schema": schema,
@@ -230,25 +301,47 @@ class SessionContext:
     def register_json(
         self, name: str, path: str | Path, *, schema: pa.Schema | None = None, file_extension: str | None = None
     ) -> None:
-        """Register a file of one JSON object a line, or a folder of them; without ``schema`` types are inferred.
+        """Register a file of newline-delimited JSON objects, or a folder of such files.
+
+        Args:
+            name: The table's name in queries.
+            path: The file, folder or glob pattern.
+            schema: The schema; by default it is inferred from the files.
+            file_extension: The extension of the files in a folder; by default ``.json``.
 
         Raises:
+            InvalidArgumentError: The name is empty, or an option has an invalid value.
             StorageError: The path does not exist or cannot be read.
-            TableExistsError: The name is taken.
+            TableExistsError: A table with this name is registered already.
+            ClosedError: The session is closed.
+
+        Example:
+            >>> written = (folder / "numbers.json").write_text('{"x": 1}')
+            >>> ctx.register_json("numbers", folder / "numbers.json")
+            >>> ctx.sql("SELECT x FROM numbers").collect().read_all().to_pylist()
+            [{'x': 1}]
         """
         self._register_file(name, path, "register_json", {"schema": schema, "file_extension": file_extension})
 
-    def register_arrow(self, name: str, data: Any) -> None:
+    def register_arrow(self, name: str, data: ArrowExportable | pyarrow.dataset.Dataset | str | Path) -> None:
         """Register Arrow data that can be scanned any number of times.
 
         Args:
-            name: What queries call it.
-            data: A Table, a RecordBatch, a pyarrow Dataset, anything that gives a new ``__arrow_c_stream__``
-                each time (Polars and pandas frames, for instance), or the path of an Arrow IPC file.
+            name: The table's name in queries.
+            data: A Table, a RecordBatch, a pyarrow Dataset, an object whose ``__arrow_c_stream__`` returns a new
+                stream on every call (a Polars or pandas frame, for example), or the path of an Arrow IPC file.
 
         Raises:
-            InvalidArgumentError: It is none of these, or a reader, which can be read only once.
-            TableExistsError: The name is taken.
+            InvalidArgumentError: The name is empty, or ``data`` is none of these, or is a reader, which can be read
+                only once.
+            StorageError: The path does not exist or cannot be read.
+            TableExistsError: A table with this name is registered already.
+            ClosedError: The session is closed.
+
+        Example:
+            >>> ctx.register_arrow("numbers", pa.table({"x": [1, 2]}))
+            >>> ctx.sql("SELECT count(*) AS rows FROM numbers").collect().read_all().to_pylist()
+            [{'rows': 2}]
         """
         from headrace.session import sources
 
@@ -266,20 +359,37 @@ class SessionContext:
             self.register_table(name, sources.ArrowData(str(self._require_name(name)), data))
 
     def table_exists(self, name: str) -> bool:
-        """Whether a table of this name is registered."""
+        """Return whether a table of this name is registered.
+
+        Raises:
+            InvalidArgumentError: The name is empty.
+            ClosedError: The session is closed.
+
+        Example:
+            >>> ctx.table_exists("numbers")
+            False
+        """
         try:
             return self._engine.has_table(self._require_name(name))
-        except PlanError:  # There is no such schema.
+        except PlanError:  # The schema or catalog does not exist.
             return False
 
     def deregister_table(self, name: str) -> None:
-        """Make a name unknown to later queries; queries that run finish.
+        """Deregister a table: later queries cannot name it, running queries finish.
 
-        A push table ends with it unless it was closed before: its writers get a ConsumerGoneError, and a query
-        that reads it gets an error after what is queued, since the stream is not whole.
+        A push table that is still open ends: writes raise ConsumerGoneError. A query that reads it reads the queued
+        batches and then raises, since the stream is incomplete.
 
         Raises:
-            PlanError: There is no such table.
+            InvalidArgumentError: The name is empty.
+            PlanError: The table does not exist.
+            ClosedError: The session is closed.
+
+        Example:
+            >>> ctx.register_arrow("numbers", pa.table({"x": [1, 2]}))
+            >>> ctx.deregister_table("numbers")
+            >>> ctx.table_exists("numbers")
+            False
         """
         table_name = self._require_name(name)
         with self._lock:
@@ -295,17 +405,26 @@ class SessionContext:
     def sql(
         self, query: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None, *, read_only: bool = False
     ) -> DataFrame:
-        """Plan a query.
+        """Plan a query; the returned frame executes it.
 
         Args:
-            query: SQL text. DDL (CREATE TABLE, CREATE VIEW, DROP) takes effect in this call.
-            parameters: Values for ``$name`` placeholders as a mapping, or for ``$1``, ``$2`` as a sequence.
-                Values are bound, never pasted into the text.
-            read_only: Refuse DDL, DML and statements; for SQL that comes from outside.
+            query: SQL text. DDL (CREATE TABLE, CREATE VIEW, DROP) is executed in this call.
+            parameters: Values for ``$name`` placeholders as a mapping, or for ``$1``, ``$2`` as a sequence. Values
+                are bound, never inserted into the text.
+            read_only: Whether to reject DDL, DML and statements such as SET; use it for untrusted SQL.
+
+        Returns:
+            A frame, which is planned and not executed.
 
         Raises:
-            PlanError: The SQL is wrong, or names a table or column that is not there.
+            InvalidArgumentError: ``query`` is not text or is empty, or ``parameters`` is not a mapping or a sequence.
+            PlanError: The SQL is invalid, names an unknown table or column, or is rejected by ``read_only``.
             ClosedError: The session is closed.
+
+        Example:
+            >>> frame = ctx.sql("SELECT $x + 1 AS y", {"x": 1})
+            >>> frame.collect().read_all().to_pylist()
+            [{'y': 2}]
         """
         self._runner.require_open()
         if not isinstance(query, str) or not query.strip():
@@ -315,7 +434,7 @@ class SessionContext:
         try:
             planned = self._engine.sql(query, bound, read_only=read_only, execution=execution)
         except PlanError:
-            # A session that was closed just now has no tables any more.
+            # If another thread has closed the session, its tables are gone: raise ClosedError instead.
             self._runner.require_open()
             raise
         finally:
@@ -323,17 +442,36 @@ class SessionContext:
         return DataFrame(self._runner, planned)
 
     def table(self, name: str) -> DataFrame:
-        """A frame over all of one table.
+        """Return a frame over all rows and columns of a table.
 
         Raises:
-            PlanError: There is no such table.
+            InvalidArgumentError: The name is empty.
+            PlanError: The table does not exist.
+            ClosedError: The session is closed.
+
+        Example:
+            >>> ctx.register_arrow("numbers", pa.table({"x": [1, 2]}))
+            >>> ctx.table("numbers").count()
+            2
         """
         return DataFrame(self._runner, self._engine.table(self._require_name(name)))
 
     # -- lifecycle ----------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End every running query, tell every producer, and refuse everything from now on; idempotent."""
+        """Close the session; idempotent.
+
+        Running queries end: their readers raise ClosedError. Push tables end: writes raise ConsumerGoneError. Later
+        calls on the session raise ClosedError.
+
+        Raises:
+            ForkedError: This process was forked after the engine was started.
+
+        Example:
+            >>> ctx.close()
+            >>> ctx
+            <headrace.SessionContext closed>
+        """
         workers.require_same_process()
         self._close("the session was closed")
         self._engine.remove_all_tables()
@@ -379,8 +517,8 @@ class SessionContext:
             literal = quoted(".".join(name.parts))
             raise InvalidArgumentError(
                 f"Table {str(name)!r}: there is no schema {place!r}.",
-                hint=f"create it with CREATE SCHEMA {place}, or name the table {literal!r}, with the quotes, if its "
-                "name has a dot in it.",
+                hint=f"create it with CREATE SCHEMA {place}, or, if the table's name contains a dot, quote it: "
+                f"{literal!r}.",
             ) from error
         if taken:
             raise TableExistsError(

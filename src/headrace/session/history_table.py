@@ -1,4 +1,4 @@
-"""The history of a Lance table as a table: one row for each version that is kept."""
+"""The history of a Lance table as a table with one row per version."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _ROWS_AT_ONCE = 256
 
 
 class TableHistory(TableProvider):
-    """Reads the history anew for every scan, newest version first."""
+    """Reads the history of a Lance table for every scan, newest version first."""
 
     def __init__(self, uri: str, storage_options: Mapping[str, str]) -> None:
         from headrace.tables.lance_store import LanceStore
@@ -44,15 +44,15 @@ class TableHistory(TableProvider):
         self._store.open()
 
     def schema(self) -> pa.Schema:
-        """One column for each thing that is known of a version."""
+        """Return the schema: the version, and the facts recorded about it."""
         return SCHEMA
 
     def scan(self) -> Iterator[pa.RecordBatch]:
-        """Every version."""
+        """Read every version."""
         return self._events(None)
 
     def scan_with(self, request: ScanRequest) -> Iterator[pa.RecordBatch]:
-        """As many versions as are wanted."""
+        """Read as many versions as the query needs."""
         return self._events(request.limit)
 
     def _events(self, limit: int | None) -> Iterator[pa.RecordBatch]:

@@ -1,4 +1,4 @@
-"""The reader of a result: a pyarrow reader that can be closed for good, cancelled, and awaited."""
+"""The reader of a result: a pyarrow reader with cancel, asyncio support, and a close that releases its upstream."""
 
 from __future__ import annotations
 
@@ -17,16 +17,22 @@ from headrace.errors import ClosedError, HeadraceError
 class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
     """A stream of record batches that ends in exactly one of end, error and cancel.
 
-    It is a ``pyarrow.RecordBatchReader`` and exports ``__arrow_c_stream__``, so pyarrow, DuckDB, Polars,
-    pandas and Lance take it as it is. Unlike pyarrow's own, its ``close`` releases everything upstream:
-    providers are closed and producers told. Dropping the reader does the same.
+    It is a ``pyarrow.RecordBatchReader`` and exports ``__arrow_c_stream__``, so pyarrow, DuckDB, Polars, pandas and
+    Lance accept it. Unlike pyarrow's reader, its ``close`` releases everything upstream: the readers of providers are
+    closed, and writes to push tables raise ConsumerGoneError. Dropping the reader does the same.
 
-    One thread reads at a time, any thread; ``close`` and ``cancel`` may come from another.
+    Any thread may read, one at a time. ``close`` and ``cancel`` may be called from another thread.
+
+    Example:
+        >>> with ctx.sql("SELECT 1 AS x").execute_stream() as reader:
+        ...     for batch in reader:
+        ...         print(batch.to_pylist())
+        [{'x': 1}]
     """
 
-    # The readers pyarrow makes cannot be subclassed, as their C++ side cannot be set from Python, except for
-    # the one of IPC streams, which opens a file. Everything below goes around that file; it is read only by
-    # C++ code that takes the reader apart (pyarrow.dataset, Flight), and serves the same batches.
+    # Of pyarrow's readers only the IPC stream reader can be subclassed, since Python can set its C++ side: it opens a
+    # file. The methods below bypass that file. C++ code that unwraps the reader (pyarrow.dataset, Flight) reads it and
+    # gets the same batches.
     def __init__(self, result: ResultStream) -> None:
         self._result = result
         self._schema = result.schema
@@ -34,53 +40,123 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
-        """The result's schema, known before the first batch."""
+        """The schema of the result; available before the first batch."""
         return self._schema
 
     def read_next_batch(self) -> pa.RecordBatch:
-        """The next batch, waiting for it.
+        """Return the next batch; wait for it.
 
         Raises:
             StopIteration: The stream has ended.
-            CancelledError: It was cancelled.
+            CancelledError: The stream was cancelled.
             ClosedError: The reader or its session was closed, or an earlier read raised.
-            HeadraceError: The query failed; every batch before the failure was delivered.
+            HeadraceError: The query failed; every batch before the failure was returned.
+
+        Example:
+            >>> ctx.sql("SELECT 1 AS x").execute_stream().read_next_batch().to_pylist()
+            [{'x': 1}]
         """
         batch = self._result.next()
         if batch is None:
             raise StopIteration
         return batch
 
-    def read_next_batch_with_custom_metadata(self) -> Any:
-        """The next batch, with no metadata: batches of a result carry none."""
-        return pa.ipc.RecordBatchWithMetadata(self.read_next_batch(), None)
+    def read_next_batch_with_custom_metadata(self) -> pa.lib.RecordBatchWithMetadata:
+        """Return the next batch and its metadata, which is always None: batches of a result have none.
 
-    def iter_batches_with_custom_metadata(self) -> Iterator[Any]:
-        """All batches not read yet, each with no metadata."""
-        return (pa.ipc.RecordBatchWithMetadata(batch, None) for batch in self)
+        Raises:
+            HeadraceError: As ``read_next_batch``, which also raises StopIteration at the end.
+
+        Example:
+            >>> batch, metadata = ctx.sql("SELECT 1 AS x").execute_stream().read_next_batch_with_custom_metadata()
+            >>> batch.num_rows, metadata
+            (1, None)
+        """
+        return pa.lib.RecordBatchWithMetadata(self.read_next_batch(), None)
+
+    def iter_batches_with_custom_metadata(self) -> Iterator[pa.lib.RecordBatchWithMetadata]:
+        """Iterate over the remaining batches and their metadata, which is always None.
+
+        Raises:
+            HeadraceError: While iterating, as ``read_next_batch``.
+
+        Example:
+            >>> reader = ctx.sql("SELECT 1 AS x").execute_stream()
+            >>> [batch.num_rows for batch, metadata in reader.iter_batches_with_custom_metadata()]
+            [1]
+        """
+        return (pa.lib.RecordBatchWithMetadata(batch, None) for batch in self)
 
     def read_all(self) -> pa.Table:
-        """All batches not read yet, as a table; raises as ``read_next_batch`` does."""
+        """Read the remaining batches into a table.
+
+        Raises:
+            HeadraceError: As ``read_next_batch``.
+
+        Example:
+            >>> ctx.sql("SELECT 1 AS x").execute_stream().read_all().to_pylist()
+            [{'x': 1}]
+        """
         return pa.Table.from_batches(list(self), self._schema)
 
     def read_pandas(self, **options: Any) -> Any:
-        """All batches not read yet, as a pandas DataFrame; ``options`` are those of ``Table.to_pandas``."""
+        """Read the remaining batches into a pandas DataFrame.
+
+        Args:
+            options: The options of ``pyarrow.Table.to_pandas``.
+
+        Raises:
+            HeadraceError: As ``read_next_batch``.
+
+        Example:
+            >>> ctx.sql("SELECT 1 AS x").execute_stream().read_pandas().to_dict("list")
+            {'x': [1]}
+        """
         return self.read_all().to_pandas(**options)
 
     def cast(self, target_schema: pa.Schema) -> pa.RecordBatchReader:
-        """The rest of the stream under another schema, cast batch by batch."""
+        """Return a reader of the remaining batches that casts each to another schema.
+
+        Raises:
+            ValueError: ``target_schema`` has other column names, or, while reading, a value cannot be cast.
+            pyarrow.ArrowTypeError: A type of the result cannot be cast to the target's type.
+
+        Example:
+            >>> reader = ctx.sql("SELECT 1 AS x").execute_stream()
+            >>> reader.cast(pa.schema([("x", pa.string())])).read_all().to_pylist()
+            [{'x': '1'}]
+        """
         return pa.RecordBatchReader.from_batches(self._schema, self._export()).cast(target_schema)
 
     def cancel(self) -> None:
-        """Give up the stream: a read that is waiting, and every later one, raises CancelledError.
+        """Cancel the stream: a waiting read and every later one raise CancelledError.
 
-        Harmless when called twice or after the end; may be called from any thread.
+        Any thread may call it. It does nothing if the stream has ended.
+
+        Raises:
+            ForkedError: This process was forked after the engine was started.
+
+        Example:
+            >>> reader = ctx.sql("SELECT 1 AS x").execute_stream()
+            >>> reader.cancel()
+            >>> reader
+            <headrace.RecordBatchReader closed, columns: x>
         """
         workers.require_same_process()
         self._result.cancel()
 
     def close(self) -> None:
-        """Release the stream and everything upstream; idempotent."""
+        """Close the reader and release everything upstream; idempotent. Later reads raise ClosedError.
+
+        Raises:
+            ForkedError: This process was forked after the engine was started.
+
+        Example:
+            >>> reader = ctx.sql("SELECT 1 AS x").execute_stream()
+            >>> reader.close()
+            >>> reader
+            <headrace.RecordBatchReader closed, columns: x>
+        """
         workers.require_same_process()
         self._result.close()
 
@@ -118,11 +194,11 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
             self.close()
 
     def __arrow_c_schema__(self) -> object:
-        """The schema, for the Arrow PyCapsule interface."""
+        """Export the schema through the Arrow PyCapsule interface."""
         return self._schema.__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """The rest of the stream, for the Arrow PyCapsule interface; closed when the taker lets go of it."""
+        """Export the remaining batches through the Arrow PyCapsule interface; closed when the consumer releases it."""
         return self._exported().__arrow_c_stream__(requested_schema)
 
     def _export_to_c(self, out_ptr: int) -> None:
@@ -145,7 +221,7 @@ class RecordBatchReader(pa.ipc.RecordBatchStreamReader):  # type: ignore[misc]
 
 
 class _IpcFile(io.RawIOBase):
-    """The rest of a result as a file in Arrow's IPC stream format, written as it is read."""
+    """The remaining batches of a result as a file in the Arrow IPC stream format, serialised as it is read."""
 
     def __init__(self, schema: pa.Schema, result: ResultStream) -> None:
         self._result: ResultStream | None = result
@@ -153,14 +229,14 @@ class _IpcFile(io.RawIOBase):
         result.release_with(self.release)
         self._written = io.BytesIO()
         self._writer: Any = pa.ipc.new_stream(self._written, schema)
-        # The writer puts the schema before its first batch; opening the file must not wait for that one.
+        # Opening the file reads the schema. Serialise it here: the writer would write it with the first batch.
         self._unread: bytes = schema.serialize().to_pybytes()
         self._skip = len(self._unread)
 
     def release(self, refusal: HeadraceError) -> None:
-        """Hold the result no longer: nothing more comes of it but the refusal."""
+        """Drop the reference to the result; later reads raise an error like ``refusal``."""
         self._result = None
-        # Not the error itself: once raised, it refers to the frames it came through.
+        # Not the error itself: a raised exception refers to its frames.
         self._refusal = type(refusal), str(refusal)
 
     def readable(self) -> bool:

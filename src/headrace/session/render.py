@@ -1,4 +1,4 @@
-"""A table of rows for a terminal."""
+"""Rows as a text table for a terminal."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _WIDEST = 40
 
 
 class Box:
-    """Rows in a box, drawn line by line.
+    """A text table with a border, drawn line by line.
 
     Args:
         schema: The columns.
-        sample: Batches that say how wide the columns must be; what is wider is cut.
+        sample: Batches that determine the widths of the columns; wider values are truncated.
     """
 
     def __init__(self, schema: pa.Schema, sample: Sequence[pa.RecordBatch]) -> None:
@@ -29,17 +29,17 @@ class Box:
                 self._widths[number] = max(self._widths[number], *map(len, cells), 0)
 
     def head(self) -> str:
-        """The lines above the rows."""
+        """Return the lines above the rows."""
         names = self._line(self._header, is_number=False)
         return f"{self._rule('┌', '┬', '┐')}\n{names}\n{self._rule('├', '┼', '┤')}"
 
     def lines(self, batch: pa.RecordBatch) -> Iterator[str]:
-        """A batch's rows."""
+        """Yield one line per row of a batch."""
         for row in zip(*_cells(batch), strict=True):
             yield self._line(row, is_number=True)
 
     def foot(self) -> str:
-        """The line below the rows."""
+        """Return the line below the rows."""
         return self._rule("└", "┴", "┘")
 
     def _line(self, cells: Sequence[str], *, is_number: bool) -> str:
@@ -54,7 +54,7 @@ class Box:
 
 
 def render_table(table: pa.Table, more: bool) -> str:
-    """Draw ``table`` with a box around it; ``more`` says that rows were left out."""
+    """Return ``table`` as text; ``more`` says whether further rows were left out."""
     batches = table.to_batches()
     box = Box(table.schema, batches)
     rows = [line for batch in batches for line in box.lines(batch)]

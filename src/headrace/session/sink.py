@@ -1,4 +1,4 @@
-"""The sink that producers write to."""
+"""The sink: the writing end of a push table."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import time
 import warnings
 from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 import pyarrow as pa
 
 from headrace._checks import require_seconds
 from headrace.arrow.batches import conform, open_stream, require_no_nulls
+from headrace.arrow.protocols import ArrowExportable
 from headrace.arrow.schema import require_same_fields, required_columns
 from headrace.channel.channel import Channel, ChannelState, SinkStatistics
 from headrace.engine.runtime import workers
@@ -20,13 +21,19 @@ from headrace.errors import ClosedError, InvalidArgumentError, WriteTimeoutError
 
 
 class TableSink:
-    """The writing end of a streaming table; made by ``SessionContext.register_streaming_table``.
+    """The writing end of a push table; ``SessionContext.register_streaming_table`` returns one.
 
-    Any number of threads may write. Batches are kept by reference, not copied: memory a batch was made
-    from must not be changed until a query has read it.
+    Any number of threads may write. Batches are kept by reference, not copied: the memory behind a batch must not be
+    changed until a query has read it.
 
-    As a context manager the sink is closed at the end, or failed if the body raised, so that a stream that
-    was cut off never looks whole. A sink dropped while open is failed too, with a ``ResourceWarning``.
+    A ``with`` block closes the sink at its end, and fails it if the body raises, so an incomplete stream never looks
+    complete. A sink that is dropped while open is failed, with a ``ResourceWarning``.
+
+    Example:
+        >>> with ctx.register_streaming_table("events", pa.schema([("id", pa.int64())])) as sink:
+        ...     sink.write(pa.record_batch({"id": [1, 2]}))
+        >>> ctx.sql("SELECT id FROM events").collect().read_all().to_pylist()
+        [{'id': 1}, {'id': 2}]
     """
 
     def __init__(self, name: str, schema: pa.Schema, channel: Channel) -> None:
@@ -43,23 +50,28 @@ class TableSink:
 
     @property
     def schema(self) -> pa.Schema:
-        """The table's schema, which every batch must have; metadata may differ."""
+        """The table's schema. Every batch must have it; metadata may differ."""
         return self._schema
 
-    def write(self, batch: Any, timeout: float | None = None) -> None:
-        """Hand a batch to the query, waiting while the channel is full.
+    def write(self, batch: ArrowExportable, timeout: float | None = None) -> None:
+        """Queue a batch for the query; wait while the channel is full.
 
         Args:
-            batch: A RecordBatch, a Table, or anything with ``__arrow_c_stream__`` or ``__arrow_c_array__``;
-                one that holds several batches is written batch by batch.
-            timeout: The most seconds to wait for room, over the whole call; None waits for as long as it takes.
+            batch: A RecordBatch, a Table, or an object with ``__arrow_c_stream__`` or ``__arrow_c_array__``. Data of
+                several batches is written batch by batch.
+            timeout: The maximum number of seconds to wait for room, over the whole call; None for no limit.
 
         Raises:
-            SchemaMismatchError: The batch is not of the table's schema; nothing is queued, the sink stays usable.
-            InvalidArgumentError: It is no Arrow data at all, or ``timeout`` is not a number of seconds.
-            WriteTimeoutError: There was no room in time; ``batches_written`` of the call's batches are queued.
-            ClosedError: The sink was closed or failed, before or while waiting.
-            ConsumerGoneError: The query has ended, the table was deregistered or the session closed.
+            SchemaMismatchError: The batch does not have the table's schema. It is not queued; the sink stays usable.
+            InvalidArgumentError: ``batch`` is not Arrow data, or ``timeout`` is not a number of seconds.
+            WriteTimeoutError: The channel stayed full; ``batches_written`` of the call's batches are queued.
+            ClosedError: The sink was closed or failed, before or during the wait.
+            ConsumerGoneError: The query has ended, the table was deregistered, or the session was closed.
+
+        Example:
+            >>> sink = ctx.register_streaming_table("events", pa.schema([("id", pa.int64())]))
+            >>> sink.write(pa.table({"id": [1, 2]}), timeout=1)
+            >>> sink.close()
         """
         workers.require_same_process()
         if timeout is not None:
@@ -77,24 +89,49 @@ class TableSink:
                     error.batches_written = written
                     raise
 
-    def try_write(self, batch: Any) -> bool:
-        """Hand a batch to the query if there is room now.
+    def try_write(self, batch: ArrowExportable) -> bool:
+        """Queue a batch if there is room now; never waits.
 
-        What holds several batches is taken whole, as one, or not at all.
+        Data of several batches is concatenated and queued as one batch.
+
+        Args:
+            batch: As for ``write``.
 
         Returns:
-            Whether it was taken.
+            Whether the batch was queued.
 
         Raises:
-            SchemaMismatchError: The batch is not of the table's schema; the sink stays usable.
+            SchemaMismatchError: The batch does not have the table's schema. It is not queued; the sink stays usable.
+            InvalidArgumentError: ``batch`` is not Arrow data.
             ClosedError: The sink was closed or failed.
-            ConsumerGoneError: The query has ended, the table was deregistered or the session closed.
+            ConsumerGoneError: The query has ended, the table was deregistered, or the session was closed.
+
+        Example:
+            >>> with ctx.register_streaming_table("events", pa.schema([("id", pa.int64())]), capacity=1) as sink:
+            ...     [sink.try_write(pa.record_batch({"id": [i]})) for i in range(2)]
+            [True, False]
         """
         workers.require_same_process()
         return self._channel.try_write(self._as_one_batch(batch))
 
-    async def write_async(self, batch: Any) -> None:
-        """``write`` for asyncio: waits for room without blocking the event loop; cancelling it queues nothing more."""
+    async def write_async(self, batch: ArrowExportable) -> None:
+        """Queue a batch; wait for room without blocking the event loop.
+
+        If the task is cancelled while it waits, the remaining batches of the call are not queued.
+
+        Args:
+            batch: As for ``write``.
+
+        Raises:
+            HeadraceError: As ``write``, except WriteTimeoutError.
+
+        Example:
+            >>> import asyncio
+            >>> with ctx.register_streaming_table("events", pa.schema([("id", pa.int64())])) as sink:
+            ...     asyncio.run(sink.write_async(pa.record_batch({"id": [1]})))
+            >>> sink.statistics().rows
+            1
+        """
         workers.require_same_process()
         if isinstance(batch, pa.RecordBatch):
             await self._channel.write_async(self._checked(batch))
@@ -104,18 +141,38 @@ class TableSink:
                 await self._channel.write_async(part)
 
     def close(self) -> None:
-        """End the stream: the query reads what is queued and ends. Does nothing if the sink has ended already."""
+        """End the stream: the query reads the queued batches and ends. Does nothing if the stream has ended.
+
+        Raises:
+            ForkedError: This process was forked after the engine was started.
+
+        Example:
+            >>> sink = ctx.register_streaming_table("events", pa.schema([("id", pa.int64())]))
+            >>> sink.close()
+            >>> ctx.table("events").count()
+            0
+        """
         workers.require_same_process()
         self._channel.close()
 
     def fail(self, cause: BaseException) -> None:
-        """End the stream with an error: the query reads what is queued, then raises with ``cause`` as its cause.
+        """End the stream with an error: the query reads the queued batches, then raises TableError.
 
-        Never blocks. If the query has gone already there is nobody to tell, and nothing happens.
+        Never blocks. Does nothing if the query has ended.
+
+        Args:
+            cause: The exception that stopped the producer; the ``__cause__`` of the TableError.
 
         Raises:
             InvalidArgumentError: ``cause`` is not an exception.
-            ClosedError: The sink was closed or failed before; that end stands.
+            ClosedError: The sink was closed or failed before; that end does not change.
+
+        Example:
+            >>> sink = ctx.register_streaming_table("events", pa.schema([("id", pa.int64())]))
+            >>> sink.fail(OSError("connection lost"))
+            >>> ctx.table("events").count()
+            Traceback (most recent call last):
+            headrace.errors.TableError: Table 'events' failed: OSError: connection lost
         """
         workers.require_same_process()
         if not isinstance(cause, BaseException):
@@ -124,10 +181,20 @@ class TableSink:
                 hint='pass one, for instance RuntimeError("source went away").',
             )
         if not self._channel.fail(cause) and self._channel.state is not ChannelState.CANCELLED:
-            raise ClosedError(f"{self._channel.name} has ended ({self._channel.state.value}) and cannot fail any more.")
+            raise ClosedError(f"{self._channel.name} has ended ({self._channel.state.value}) and cannot be failed.")
 
     def statistics(self) -> SinkStatistics:
-        """What was written, what is queued, and how long writers have waited."""
+        """Return the counters of written and queued batches, and the time that writers have waited.
+
+        Raises:
+            ForkedError: This process was forked after the engine was started.
+
+        Example:
+            >>> with ctx.register_streaming_table("events", pa.schema([("id", pa.int64())])) as sink:
+            ...     sink.write(pa.record_batch({"id": [1, 2]}))
+            >>> sink.statistics().rows
+            2
+        """
         workers.require_same_process()
         return self._channel.statistics()
 
@@ -145,12 +212,12 @@ class TableSink:
             self._channel.fail(error)
 
     def __del__(self) -> None:
-        # First without a look at any module: the interpreter may have taken them down.
+        # Check the state before any module is used: at interpreter exit they may be gone.
         channel = getattr(self, "_channel", None)
         if channel is None or channel.state.value != "open" or workers.forked:
             return
         dropped = ClosedError(
-            f"The sink of {channel.name} was dropped without close() or fail(), so the stream may be cut off.",
+            f"The sink of {channel.name} was dropped without close() or fail(), so the stream may be incomplete.",
             hint="use it as a context manager, or close it in a finally block.",
         )
         if channel.fail(dropped):
@@ -167,8 +234,8 @@ class TableSink:
         return batch
 
     @contextlib.contextmanager
-    def _opened(self, source: Any) -> Iterator[Iterable[pa.RecordBatch]]:
-        """The checked batches of anything that can be written; a table is checked before its first is handed out."""
+    def _opened(self, source: ArrowExportable) -> Iterator[Iterable[pa.RecordBatch]]:
+        """Yield the checked batches of ``source``; all batches of a Table are checked before the first is queued."""
         stream = open_stream(source, "A batch to write")
         try:
             if stream.schema is not None:
@@ -178,7 +245,7 @@ class TableSink:
         finally:
             stream.close()
 
-    def _as_one_batch(self, source: Any) -> pa.RecordBatch:
+    def _as_one_batch(self, source: ArrowExportable) -> pa.RecordBatch:
         if isinstance(source, pa.RecordBatch):
             return self._checked(source)
         with self._opened(source) as parts:

@@ -1,4 +1,4 @@
-"""Tables of other libraries: Lance, files, and Arrow data held by anything in Python."""
+"""Tables from other libraries: Lance tables, files, and Arrow data in memory."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ _FILE_OPTIONS: dict[str, tuple[Callable[[Any], bool], str]] = {
 
 
 def lance_table(name: str, uri: str, storage_options: Mapping[str, str] | None, version: int | str | None) -> Register:
-    """Lance's own table provider, which takes filters and projections down into the scan.
+    """Return a registration of Lance's native table provider, which pushes filters and projections into the scan.
 
     Raises:
-        StorageError: There is no table, or no such version of it. Storage options are never in the message.
+        InvalidArgumentError: ``version`` or ``storage_options`` is invalid.
+        MissingExtraError: pylance is not installed.
+        StorageError: The table or the version does not exist. The message never contains storage options.
     """
     options = require_storage_options(name, storage_options)
     is_number = isinstance(version, int) and not isinstance(version, bool) and version >= 0
@@ -45,7 +47,7 @@ def lance_table(name: str, uri: str, storage_options: Mapping[str, str] | None, 
         dataset = lance.dataset(uri, version=version, storage_options=options or None)
     except (ValueError, OSError, RuntimeError) as error:
         which = "" if version is None else f" at version {version!r}"
-        # Lance quotes option values in its own words; those must reach no log, and no traceback either.
+        # Lance's errors may contain option values, which must not reach a log or a traceback.
         detail = "" if options else f": {_first_line(error)}"
         raise StorageError(
             f"Table {name!r}: no Lance table could be opened at {uri!r}{which}{detail}.",
@@ -56,10 +58,10 @@ def lance_table(name: str, uri: str, storage_options: Mapping[str, str] | None, 
 
 
 def file_table(name: str, location: str | Path, method: str, options: Mapping[str, Any]) -> Register:
-    """A file, or a folder of files, read by DataFusion itself.
+    """Return a registration of a file, or a folder of files, that DataFusion reads.
 
     Raises:
-        InvalidArgumentError: An option has a value it cannot have.
+        InvalidArgumentError: An option has an invalid value.
     """
     for option, (allowed, words) in _FILE_OPTIONS.items():
         if options.get(option) is not None and not allowed(options[option]):
@@ -72,21 +74,21 @@ def file_table(name: str, location: str | Path, method: str, options: Mapping[st
         except Exception as error:
             reason = str(translate(error)).splitlines()[0]
             raise StorageError(
-                f"Table {name!r}: what is at {str(location)!r} cannot be read: {reason}",
-                hint="check the file, its format and its extension; of object stores, only Lance tables are read.",
+                f"Table {name!r}: {str(location)!r} cannot be read: {reason}",
+                hint="check the file, its format and its extension; from object stores, only Lance tables can be read.",
             ) from error
 
     return register
 
 
 def require_location(name: str, location: object) -> Path | None:
-    """Check where a table is; an object store's place is checked when it is opened.
+    """Check the location of a table; a URL is checked when the table is opened.
 
     Returns:
-        The path, where it is local and no pattern.
+        The path, or None if the location is a URL or a glob pattern.
 
     Raises:
-        InvalidArgumentError: It is neither a path nor a URL.
+        InvalidArgumentError: The location is neither a path nor a URL.
         StorageError: A local path does not exist.
     """
     if not isinstance(location, (str, Path)) or not str(location).strip():
@@ -100,19 +102,19 @@ def require_location(name: str, location: object) -> Path | None:
 
 
 def memory_table(data: pa.Table | pa.RecordBatch) -> Register:
-    """Batches in memory, as a table of DataFusion's own."""
+    """Return a registration of batches in memory, which DataFusion reads."""
     batches = data.to_batches() if isinstance(data, pa.Table) else [data]
-    # Some of the engine's functions fail on a batch without rows.
+    # Some functions of the engine fail on a batch without rows.
     batches = [importable(batch) for batch in batches if batch.num_rows]
     batches = batches or [pa.RecordBatch.from_pylist([], schema=data.schema)]
     return lambda context, quoted: context.register_record_batches(quoted, [batches])
 
 
 def require_storage_options(name: str, options: object) -> dict[str, str]:
-    """Storage options, checked; none if there are none.
+    """Return the storage options as a dict; empty if ``options`` is None.
 
     Raises:
-        InvalidArgumentError: They are not a mapping of text to text.
+        InvalidArgumentError: ``options`` is not a mapping of text to text.
     """
     if options is None:
         return {}
@@ -122,12 +124,12 @@ def require_storage_options(name: str, options: object) -> dict[str, str]:
 
 
 class ArrowData(TableProvider):
-    """Anything with ``__arrow_c_stream__`` that gives a new stream each time it is asked."""
+    """An object whose ``__arrow_c_stream__`` returns a new stream on every call."""
 
     def __init__(self, name: str, data: Any) -> None:
         refusal = InvalidArgumentError(
-            f"Table {name!r}: register_arrow needs a table that can be scanned again, not a {type(data).__qualname__}.",
-            hint="write a reader, or what else can be read once, to a register_streaming_table sink.",
+            f"Table {name!r}: register_arrow needs data that can be scanned again, not a {type(data).__qualname__}.",
+            hint="write data that can be read only once to the sink of register_streaming_table.",
         )
         once = callable(getattr(data, "read_next_batch", None)) or callable(getattr(data, "execute_stream", None))
         if once or not hasattr(data, "__arrow_c_stream__"):
@@ -139,31 +141,31 @@ class ArrowData(TableProvider):
         self._data = data
 
     def schema(self) -> pa.Schema:
-        """The schema of the stream the data exports."""
+        """Return the schema of the stream that the data exports."""
         return self._schema
 
-    def scan(self) -> Any:
-        """A new export of the data."""
+    def scan(self) -> pa.RecordBatchReader:
+        """Return a new export of the data."""
         return pa.RecordBatchReader.from_stream(self._data)
 
 
 class ArrowDataset(TableProvider):
-    """A pyarrow Dataset; it reads only the columns asked for, and what its own statistics let it skip."""
+    """A pyarrow Dataset; its scans read only the requested columns, and skip files by their statistics."""
 
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
 
     def schema(self) -> pa.Schema:
-        """The dataset's schema."""
+        """Return the dataset's schema."""
         return self._dataset.schema
 
-    def scan(self) -> Any:
-        """Every row."""
+    def scan(self) -> pa.RecordBatchReader:
+        """Read every row."""
         return self._dataset.scanner().to_reader()
 
-    def scan_with(self, request: ScanRequest) -> Any:
-        """The columns asked for, and the filter where pyarrow can apply it."""
-        # pyarrow cannot pick rows of views, whichever column it is that decides.
+    def scan_with(self, request: ScanRequest) -> pa.RecordBatchReader:
+        """Read the requested columns, with the filter if pyarrow can apply it."""
+        # pyarrow cannot filter batches that have a view or run-end encoded column, whatever the filter reads.
         can_filter = not any("view" in str(kind) or "run_end" in str(kind) for kind in self._dataset.schema.types)
         return self._dataset.scanner(
             columns=list(request.columns), filter=request.filter if can_filter else None
