@@ -1,4 +1,4 @@
-"""What the benchmarks share: interleaved timing, peak memory of a child process, a plain table."""
+"""Helpers of the benchmarks: interleaved timing, peak memory of a child process, a text table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 
 def interleaved(contenders: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Median seconds of each, run in turns so that a noisy moment hits all of them alike."""
+    """Return the median seconds of each contender. They run in turns, so that noise affects all of them alike."""
     for run in contenders.values():
         run()
     seconds: dict[str, list[float]] = {name: [] for name in contenders}
@@ -37,7 +37,7 @@ def in_child(script: str, *arguments: object) -> dict[str, Any]:
 
 
 class PeakMemory:
-    """How far resident memory rose above where it was at the start of the block, in MB."""
+    """The peak of resident memory in the block, above its start, in MB."""
 
     def __enter__(self) -> PeakMemory:
         Path("/proc/self/clear_refs").write_text("5")
@@ -49,7 +49,7 @@ class PeakMemory:
 
 
 def table(header: list[str], rows: list[list[str]]) -> str:
-    """Columns padded to their widest cell."""
+    """Return a text table with aligned columns."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = ["  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in [header, *rows]]
     return "\n".join([lines[0], "  ".join("-" * width for width in widths), *lines[1:]])

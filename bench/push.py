@@ -1,7 +1,7 @@
 """Push tables against the same query over batches in memory, and against DuckDB over a RecordBatchReader.
 
 One query (sum and count by key, two columns), one producer thread, batches of 100, 8,192 and 65,536 rows.
-Ratios are times over the in-memory query's, from one run, the contenders taking turns: 1.0 is as fast.
+The contenders run in turns. A ratio is the push table's time divided by the other's: 1.0 is equally fast.
 """
 
 from __future__ import annotations

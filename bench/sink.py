@@ -1,8 +1,8 @@
-"""Epochs landed in Lance, against Spark's own parquet sink and against collecting them on the driver.
+"""Landing epochs in Lance, against Spark's own parquet sink and against collecting them on the driver.
 
-Two questions: how long does an epoch take beside the alternatives, and does it stay that way as versions pile up.
-The first runs real Spark streams in turns, the second the commit protocol alone. `rows dropped` hands the rows to
-Python and does nothing with them: what Spark itself takes for that, and no sink in Python can be faster.
+Two measurements: the time of an epoch compared with the alternatives, and the time of an epoch as versions accumulate.
+The first runs real Spark streams in turns, the second only the commit protocol. `rows dropped` passes the rows to
+Python and drops them: that time is Spark's, and no sink in Python can be faster.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from _measure import table
 
 @dataclass(frozen=True)
 class Shape:
-    """What a row looks like."""
+    """The columns of a row."""
 
     name: str
     schema: pa.Schema
@@ -51,12 +51,12 @@ def session(folder: Path) -> Any:
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # so that workers find what is defined here
+    os.environ["PYTHONPATH"] = str(Path(__file__).parent)  # so that workers can import this module
     return (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.state", "4g")
+        .config("spark.driver.memory", "4g")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "OFF")
@@ -82,7 +82,7 @@ def drop(df: Any, _: int) -> None:
 
 
 def epoch_seconds(spark: Any, kind: str, folder: Path, shape: Shape, rows: int, epochs: int) -> list[float]:
-    """Seconds of each epoch of a fresh stream, after its first few."""
+    """Return the seconds of each epoch of a new stream, without the first few."""
     from headrace.spark import LanceSink
 
     uri = str(folder / "out.lance")
@@ -132,17 +132,17 @@ def against_others(shape: Shape, rows: int, epochs: int, rounds: int) -> str:
     )
 
 
-def as_versions_pile_up(marks: list[int]) -> None:
-    """The protocol and the file of one small epoch, with and without upkeep; each is printed when it is done."""
+def as_versions_accumulate(marks: list[int]) -> None:
+    """Measure writing and committing one small epoch, with and without compaction; print each result when done."""
     from headrace.tables.manage.compact import CompactionRules
 
     contenders = {
         "compactEveryEpochs=50, retainVersions=100": CompactionRules(every_epochs=50, retain_versions=100),
         "compactEveryEpochs=50": CompactionRules(every_epochs=50),
-        "no upkeep": CompactionRules(),
+        "no compaction": CompactionRules(),
     }
     for name, rules in contenders.items():
-        found = piled_up(rules, marks)
+        found = accumulated(rules, marks)
         first = found[marks[0]][0]
         lines = [
             [str(mark), f"{found[mark][0] * 1000:.1f}", f"{found[mark][0] / first:.2f}", f"{found[mark][1]:.2f}"]
@@ -151,7 +151,7 @@ def as_versions_pile_up(marks: list[int]) -> None:
         print(f"\n{name}\n{table(['epochs', 'ms per epoch', f': at {marks[0]}', 'versions read'], lines)}", flush=True)
 
 
-def piled_up(rules: Any, marks: list[int], window: int = 40) -> dict[int, tuple[float, float]]:
+def accumulated(rules: Any, marks: list[int], window: int = 40) -> dict[int, tuple[float, float]]:
     from headrace.tables import sink as sinks
     from headrace.tables.commit.ledger import QueryRun
     from headrace.tables.commit.payload import AppendPayload
@@ -182,9 +182,9 @@ def piled_up(rules: Any, marks: list[int], window: int = 40) -> dict[int, tuple[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, nargs="*", default=[1_000, 2_000_000], help="rows per epoch, narrow ones")
+    parser.add_argument("--rows", type=int, nargs="*", default=[1_000, 2_000_000], help="rows per epoch, narrow rows")
     parser.add_argument("--vectors", type=int, nargs="*", default=[1_000, 200_000], help="rows per epoch, vectors")
-    parser.add_argument("--epochs", type=int, default=8, help="epochs of each stream that are measured")
+    parser.add_argument("--epochs", type=int, default=8, help="measured epochs of each stream")
     parser.add_argument("--rounds", type=int, default=3, help="streams of each sink, in turns")
     parser.add_argument("--versions", type=int, nargs="*", default=[50, 1_000, 10_000])
     arguments = parser.parse_args()
@@ -193,8 +193,8 @@ def main() -> None:
             print(f"\n{rows:,} rows per epoch, {shape.name}")
             print(against_others(shape, rows, arguments.epochs, arguments.rounds), flush=True)
     if arguments.versions:
-        print("\n100 rows per epoch, without Spark, as versions pile up")
-        as_versions_pile_up(arguments.versions)
+        print("\n100 rows per epoch, without Spark, as versions accumulate")
+        as_versions_accumulate(arguments.versions)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Rows read by Spark from Lance, against the same rows from parquet, and against Lance alone in one process.
+"""Reading Lance with Spark, against the same rows in parquet, and against Lance alone in one process.
 
-Batch scans that sum columns, and a stream that catches up with a history of many versions. Every contender reads the
-same rows; they take turns, and the ratios are of medians within one run. `rows handed over` is a source in Python that
-has its rows at hand: what Spark takes for that, and no source in Python can be faster.
+Batch scans that sum columns, and a stream that catches up with a history of many versions. All contenders read the
+same rows in turns, and the ratios are of medians within one run. `rows handed over` is a source in Python with its
+rows in memory: that time is Spark's, and no source in Python can be faster.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def rows_of(shape: Shape, first: int, count: int) -> pa.Table:
 
 
 class HandedOver(DataSource):
-    """As many tasks as headrace would have, each with one batch that it gives again and again."""
+    """A source with as many tasks as headrace's, each of which yields the same batch repeatedly."""
 
     @classmethod
     def name(cls) -> str:
@@ -78,7 +78,7 @@ def in_turns(contenders: dict[str, Callable[[], object]], rounds: int) -> dict[s
         for name, run in contenders.items():
             started = time.perf_counter()
             run()
-            if round_:  # the first one warms up
+            if round_:  # the first round is warm-up
                 seconds[name].append(time.perf_counter() - started)
     return {name: statistics.median(times) for name, times in seconds.items()}
 
@@ -94,7 +94,7 @@ def as_table(medians: dict[str, float], rows: int) -> str:
 
 
 def scans(spark: Any, folder: Path, shape: Shape, rows: int, rounds: int) -> str:
-    """A sum over everything, which no reader can get from statistics."""
+    """Measure a sum over all rows, which no reader can answer from statistics."""
     uri, parquet = str(folder / "t.lance"), folder / "t.parquet"
     parquet.mkdir()
     parts = 8
@@ -134,7 +134,7 @@ def summed_one(frame: Any) -> Callable[[], object]:
 
 
 def catch_up(spark: Any, folder: Path, versions: int, rows: int, rounds: int) -> str:
-    """An AvailableNow run over a history of versions, each as large; parquet has as many files."""
+    """Measure an AvailableNow query over a history of equally large versions; parquet has one file per version."""
     uri, parquet = str(folder / "s.lance"), folder / "s.parquet"
     parquet.mkdir()
     for version in range(versions):
@@ -176,7 +176,7 @@ def catch_up(spark: Any, folder: Path, versions: int, rows: int, rounds: int) ->
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of a batch scan, narrow ones")
+    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of a batch scan, narrow rows")
     parser.add_argument("--vectors", type=int, default=400_000, help="rows of a batch scan, vectors")
     parser.add_argument("--versions", type=int, default=200, help="versions a stream catches up with")
     parser.add_argument("--rows-per-version", type=int, default=50_000)

@@ -1,8 +1,8 @@
 """Streaming 2 GB out of a session: peak memory, throughput and time to the first row.
 
-Each case runs in a process of its own, so that peaks do not add up. Over numbers the engine makes itself:
-headrace's `execute_stream`, the stream that datafusion's own frame exports (`__arrow_c_stream__`), and
-`collect`. Over a provider in Python, read in as many partitions: `execute_stream` once more.
+Each case runs in a separate process, so that peaks do not add up. Over numbers that the engine generates:
+headrace's `execute_stream`, the stream that datafusion's DataFrame exports (`__arrow_c_stream__`), and
+`collect`. Over a provider in Python with the same number of partitions: `execute_stream`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spark lands orders in a Lance table exactly once, though one epoch is run twice, and a second stream reads them."""
+"""Land orders from Spark in a Lance table exactly once, although one epoch runs twice; a second stream reads them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ITEMS = ["lamp", "chair", "table"]
 
 
 def start_spark(folder: Path):
-    """An embedded Spark, quiet and on loopback only. A Spark of your own needs none of these settings."""
+    """Start a local Spark on the loopback interface, without console output. An existing Spark needs none of this."""
     from pyspark.sql import SparkSession
 
     os.environ["PYSPARK_PYTHON"] = sys.executable
@@ -31,13 +31,13 @@ def start_spark(folder: Path):
         .config("spark.ui.showConsoleProgress", "false")
         .config("spark.log.level", "ERROR")
         .config("spark.local.dir", str(folder / "spark"))
-        .config("spark.python.unix.domain.socket.enabled", "true")  # small epochs: 40 ms less a task
+        .config("spark.python.unix.domain.socket.enabled", "true")  # saves 40 ms per task
         .getOrCreate()
     )
 
 
 def arrive(folder: Path, number: int) -> None:
-    """A file of 1,000 orders."""
+    """Write a file of 1,000 orders."""
     ids = range(number * 1000, number * 1000 + 1000)
     rows = pa.table([ids, [ITEMS[i % 3] for i in ids], [5.0 + i % 90 for i in ids]], schema=ORDERS)
     folder.mkdir(exist_ok=True)
@@ -45,7 +45,7 @@ def arrive(folder: Path, number: int) -> None:
 
 
 def into_table(frame, key: str, table: str, folder: Path) -> None:
-    """All that is there and not done yet, into a Lance table; the key is by which landed epochs are recognised."""
+    """Land all new rows in a Lance table; the key identifies the query's epochs in the table."""
     query = (
         frame.writeStream.format("lance")
         .option("streamingQueryId", key)
@@ -58,13 +58,13 @@ def into_table(frame, key: str, table: str, folder: Path) -> None:
 
 
 def land(spark, folder: Path) -> None:
-    """Every file that has arrived, one an epoch."""
+    """Land every file that has arrived, one per epoch."""
     orders = spark.readStream.schema("id bigint, item string, total double").option("maxFilesPerTrigger", 1)
     into_table(orders.parquet(str(folder / "arriving")), "orders", "orders.lance", folder)
 
 
 def pick(spark, folder: Path) -> None:
-    """What was added to that table since the last time, as far as it is large, into another one."""
+    """Read the orders added since the last call, and land the large ones in another table."""
     orders = spark.readStream.format("lance").load(str(folder / "orders.lance"))
     into_table(orders.where("total > 90"), "large", "large.lance", folder)
 
@@ -79,22 +79,22 @@ def main() -> None:
         land(spark, folder)
         print("landed 3 files, 1,000 orders each")
         pick(spark, folder)
-        print("a second stream read them from there, and landed the large ones in another table")
+        print("a second stream read the table, and landed the large orders in another one")
 
-        # What is left when the driver dies after the table's commit and before Spark's own note of it.
+        # The state after a driver crash between the table's commit and Spark's commit.
         (folder / "orders-checkpoint/commits/2").unlink()
         (folder / "orders-checkpoint/commits/.2.crc").unlink()
         arrive(folder / "arriving", 3)
         land(spark, folder)
-        print("forgot that epoch 2 was done, restarted: Spark ran it again, and one more file")
+        print("removed Spark's commit of epoch 2 and restarted: Spark ran epoch 2 again, and a new file")
         pick(spark, folder)
-        print("the second stream went on, and read what was new")
+        print("the second stream continued, and read only the new rows")
         spark.stop()
 
         with headrace.SessionContext() as ctx:
             ctx.register_lance("orders", str(folder / "orders.lance"))
             ctx.register_lance("large", str(folder / "large.lance"))
-            print("in the tables, asked by SQL in this process:")
+            print("the tables, queried with SQL in this process:")
             ctx.sql(
                 "select 'orders' as name, count(*) as rows, count(distinct id) as orders from orders "
                 "union all select 'large', count(*), count(distinct id) from large order by name desc"
@@ -106,5 +106,5 @@ def main() -> None:
 
 if __name__ == "__main__":
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # pyspark's, about versions of pandas it does not know
+        warnings.simplefilter("ignore")  # pyspark warns about versions of pandas that it was not tested with
         main()

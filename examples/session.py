@@ -1,7 +1,7 @@
-"""The four verbs of the session in one small story.
+"""Push, pull, land and stream out, in one session.
 
-Sensor readings are pushed by a producer thread while the query runs, joined with a table implemented in
-Python, landed in a Lance table batch by batch, and streamed out of it again.
+A producer thread pushes sensor readings while the query runs. The query joins them with a table implemented in Python.
+The result lands in a Lance table batch by batch, and is streamed out again.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ BATCHES, ROWS = 200, 5_000
 
 
 def sensors() -> Iterator[pa.RecordBatch]:
-    """A table implemented in Python: called anew for every scan."""
+    """A table implemented in Python; called for every scan."""
     yield pa.record_batch([pa.array(range(100)), pa.array([ROOMS[i % 4] for i in range(100)])], schema=SENSORS)
 
 
 def produce(sink: headrace.TableSink) -> None:
-    """Push readings; `with` closes the sink at the end, or fails it if this raises."""
+    """Push readings. `with` closes the sink at the end, or fails it if the block raises."""
     with sink:
         for number in range(BATCHES):
             ids = pa.array([(number + row) % 100 for row in range(ROWS)])
@@ -39,7 +39,7 @@ def produce(sink: headrace.TableSink) -> None:
 
 def main(folder: Path) -> None:
     with headrace.SessionContext() as session:
-        print("push   200 batches of readings, at most 8 of them waiting, while the query below runs")
+        print("push   200 batches of readings while the query below runs, at most 8 of them queued")
         sink = session.register_streaming_table("readings", READINGS, capacity=8)
         print("pull   a table of sensors, implemented as a Python generator")
         session.register_table("sensors", headrace.SimpleTableProvider(SENSORS, sensors))
@@ -51,7 +51,7 @@ def main(folder: Path) -> None:
         started = time.perf_counter()
         producer.start()
         target = str(folder / "warm.lance")
-        # A reader is taken as it is by anything that takes Arrow streams; Lance writes it batch by batch.
+        # Everything that accepts an Arrow stream accepts the reader; Lance writes it batch by batch.
         written = lance.write_dataset(warm.execute_stream(), target)
         producer.join()
         seconds = time.perf_counter() - started
@@ -59,7 +59,7 @@ def main(folder: Path) -> None:
         print(f"       {counts.rows:,} rows pushed, {written.count_rows():,} landed in {target} in {seconds:.1f} s")
         print(f"       the producer waited {counts.seconds_blocked:.2f} s for the query to keep up\n")
 
-        print("query  the landed table, its filter taken down into Lance's own scan")
+        print("query  the landed table, with the filter pushed down into Lance's scan")
         session.register_lance("warm", target)
         session.sql(
             "select room, count(*) as readings, round(avg(celsius), 1) as mean, max(celsius) as warmest "

@@ -1,4 +1,4 @@
-"""Found by Spark by its name: makes ``format("lance")`` known without a call. Loads nothing until it is used."""
+"""Registers ``format("lance")``: Spark discovers this package by its name. Imports headrace only on first use."""
 
 from typing import Any
 

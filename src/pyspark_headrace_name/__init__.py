@@ -1,4 +1,4 @@
-"""Found by Spark by its name: makes ``format("headrace")``, the second name of ``lance``, known without a call."""
+"""Registers ``format("headrace")``, the second name of ``lance``: Spark discovers this package by its name."""
 
 from pyspark_headrace import DefaultSource as _LanceSource
 

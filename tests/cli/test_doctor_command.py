@@ -13,7 +13,7 @@ def test_a_machine_that_is_well(tmp_path: Path) -> None:
     assert {line.split()[0] for line in lines} <= {"ok", "note"}
     for what in ("Python", "packages", "Java", "Spark", "write test", "query test"):
         assert any(what in line for line in lines)
-    assert f"landed twice in {tmp_path}, and is there once" in "\n".join(lines)
+    assert f"committed an epoch twice in {tmp_path}; it landed once" in "\n".join(lines)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -30,4 +30,4 @@ def test_a_machine_that_is_not(tmp_path: Path) -> None:
 def test_another_python_for_tasks_is_worth_a_note() -> None:
     """C21: since headrace must be installed there too."""
     said = succeeds("doctor", PYSPARK_PYTHON="/usr/bin/python-of-somebody-else")
-    assert "note  PYSPARK_PYTHON: is /usr/bin/python-of-somebody-else, not this Python" in said
+    assert "note  PYSPARK_PYTHON: /usr/bin/python-of-somebody-else, not this Python" in said

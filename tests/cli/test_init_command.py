@@ -23,7 +23,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
     assert "first/declarative-storage" in (tmp_path / "first/spark-pipeline.yml").read_text()
     (tmp_path / "first/pipeline.toml").write_text("mine")
     done = headrace("init", "first", folder=tmp_path)
-    assert (done.returncode, "There is a pipeline.toml in first already" in done.stderr) == (2, True)
+    assert (done.returncode, "first/pipeline.toml already exists" in done.stderr) == (2, True)
     assert (tmp_path / "first/pipeline.toml").read_text() == "mine"
     succeeds("init", "first", "--force", folder=tmp_path)
     assert (tmp_path / "first/pipeline.toml").read_text() != "mine"

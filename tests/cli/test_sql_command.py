@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from command import command, environment, headrace, succeeds
 
-from headrace.cli.statements import is_complete, split
+from headrace.cli.sql_statements import is_complete, split
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"], "v": [[1.5], [], None], "b": [b"\x01", b"", None]})
 

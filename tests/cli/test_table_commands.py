@@ -63,7 +63,7 @@ def test_history_shows_what_each_version_did(table: str) -> None:
 def test_history_can_be_cut_and_read_by_machines(table: str) -> None:
     """C5: by number, by query, as JSON."""
     said = succeeds("history", table, "--last", "2")
-    assert said.splitlines()[-1] == "The 2 newest; --all shows every version that is kept."
+    assert said.splitlines()[-1] == "Showing the newest 2; --all shows all kept versions."
     assert len(said.splitlines()) == 4
     assert len(succeeds("history", table, "--all").splitlines()) == 7
     assert len(succeeds("history", table, "--query", "orders").splitlines()) == 6
@@ -89,7 +89,7 @@ def test_verify_exits_with_1_and_what_it_found(table: str, tmp_path: Path) -> No
     """C6: an epoch that Spark takes for done and that is not there; one that is there twice."""
     done = headrace("verify", table, "--checkpoint", checkpoint(tmp_path / "c", 5))
     assert done.returncode == 1
-    assert "No version holds rows of epochs 4-5" in done.stdout
+    assert "No version has rows of epochs 4-5" in done.stdout
     stamp = {"lance.streaming.queryId": "orders", "lance.streaming.epochId": "2"}
     lance.write_dataset(pa.table([[9]], schema=SCHEMA), table, mode="append", transaction_properties=stamp)
     done = headrace("verify", table)
@@ -103,8 +103,8 @@ def test_verify_says_which_epochs_it_could_not_check(table: str) -> None:
     """C6: their versions were removed: some of a query's, then all of them."""
     lance.dataset(table).cleanup_old_versions(retain_versions=2)
     lines = succeeds("verify", table).splitlines()
-    assert lines[0].split(maxsplit=1) == ["ok", "orders: epochs 3: 1 landed once, 1 rows"]
-    assert lines[1].strip().startswith("Not checked: epochs 0-2; the versions that told of them were removed")
+    assert lines[0].split(maxsplit=1) == ["ok", "orders: epoch 3: 1 landed once, 1 row"]
+    assert lines[1].strip().startswith("Not checked: epochs 0-2; their versions were removed by a cleanup")
     found = json.loads(succeeds("verify", table, "--json"))
     assert (found["checked"], found["unchecked"], found["problems"]) == ("3", "0-2", [])
     lance.write_dataset(pa.table([[9]], schema=SCHEMA), table, mode="append")
@@ -118,13 +118,13 @@ def test_verify_of_a_table_without_streams(tmp_path: Path) -> None:
     """C6: is not wrong."""
     uri = str(tmp_path / "table.lance")
     lance.write_dataset(SCHEMA.empty_table(), uri)
-    assert "nothing to check" in succeeds("verify", uri)
+    assert "Nothing to check" in succeeds("verify", uri)
 
 
 def test_compact_puts_files_together(table: str) -> None:
     """C7: and says so; the ledger stays right."""
-    assert succeeds("compact", table) == "Fragments less: 2.\n"
-    assert succeeds("compact", table, "--full") == "There was nothing to put together.\n"
+    assert succeeds("compact", table) == "Removed 2 fragments.\n"
+    assert succeeds("compact", table, "--full") == "Nothing to compact.\n"
     assert "ok" in succeeds("verify", table)
 
 
@@ -132,14 +132,14 @@ def test_cleanup_removes_old_versions_but_none_that_a_query_needs(table: str) ->
     """C7, L23: says what it would do, refuses by name, and forgets only when told to."""
     assert headrace("cleanup", table).returncode == 2
     assert headrace("cleanup", table, "--older-than", "soon").returncode == 2
-    assert succeeds("cleanup", table, "--older-than", "1d") == "There is nothing to remove.\n"
+    assert succeeds("cleanup", table, "--older-than", "1d") == "Nothing to remove.\n"
     assert succeeds("cleanup", table, "--keep", "1", "--dry-run") == "Would remove 5 versions, 1 to 5.\n"
     assert succeeds("cleanup", table, "--keep", "5").startswith("Removed version 1; ")
     lance.write_dataset(pa.table([[9]], schema=SCHEMA), table, mode="append")
     done = headrace("cleanup", table, "--keep", "1")
     assert (done.returncode, "epoch 3 of query 'orders'" in done.stderr) == (2, True)
     assert headrace("forget", table, "orders", given="n\n").returncode == 130
-    assert succeeds("forget", table, "orders", "--yes") == "Forgotten, as version 8.\n"
+    assert succeeds("forget", table, "orders", "--yes") == "Forgot query orders in version 8.\n"
     assert succeeds("cleanup", table, "--keep", "1").startswith("Removed 6 versions, 2 to 7; ")
     assert lance.dataset(table).count_rows() == 7
     land(table, 0, run="third")

@@ -170,7 +170,7 @@ def test_credentials_are_asked_for_again_when_they_expire(s3_server: S3Server) -
     ("kind", "options", "said"),
     [
         ("dir", {}, "namespace.root"),
-        ("nowhere.Namespace", {}, "The Lance namespace 'nowhere.Namespace' cannot be used"),
+        ("nowhere.Namespace", {}, "Cannot connect to the Lance namespace 'nowhere.Namespace'"),
     ],
 )
 def test_a_namespace_that_cannot_be_used_is_refused_by_name(

@@ -100,13 +100,23 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ('format = "json"', 'format = ""', 6, "source.format must not be empty."),
         ('path = "arriving"', "path = 3", 7, "source.path must be text, not a whole number."),
         ("maxFilesPerTrigger = 1", "maxFilesPerTrigger = [1]", 11, "source.options.maxFilesPerTrigger must be text, a"),
-        ('name = "first"', 'name = "source"', 15, "step[0].name is 'source', which is taken."),
-        ('name = "first"', 'name = "a b"', 15, "step[0].name is 'a b'; it must be a name"),
+        ('name = "first"', 'name = "source"', 15, "step[0].name is 'source', which is already used."),
+        ('name = "first"', 'name = "a b"', 15, "step[0].name is 'a b'; it may contain only letters"),
         ('sql = "SELECT id FROM first"', "", 22, "step[1] needs sql."),
         ('sql = "SELECT id FROM first"', 'sql = " "', 23, "step[1].sql must not be empty."),
-        ('mode = "upsert"', 'mode = "upsrt"', 27, "table.mode is 'upsrt'; it can be append, complete, update, upsert."),
-        ("create = true", 'on_table_replaced = "no"', 29, "table.on_table_replaced is 'no'; it can be fail, accept."),
-        ('mode = "upsert"', 'mode = "append"', 28, "table.keys goes with mode upsert only."),
+        (
+            'mode = "upsert"',
+            'mode = "upsrt"',
+            27,
+            "table.mode is 'upsrt'; it must be one of append, complete, update, upsert.",
+        ),
+        (
+            "create = true",
+            'on_table_replaced = "no"',
+            29,
+            "table.on_table_replaced is 'no'; it must be one of fail, accept.",
+        ),
+        ('mode = "upsert"', 'mode = "append"', 28, "table.keys is only allowed with mode upsert."),
         ('keys = ["id"]', "", 27, "table.mode is upsert, which needs keys."),
         ("create = true", 'create = "yes"', 29, "table.create must be true or false, not text."),
         ("retain_versions = 100", "retain_versions = 0", 31, "table.retain_versions is 0; it must be at least 1."),
@@ -114,7 +124,7 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ('name = " orders-v1 "', "", None, "name is missing."),
         ('name = " orders-v1 "', 'name = " "', 1, "name must not be empty."),
         ("[spark]", "[sparc]", 37, "sparc is not known. Hint: did you mean spark?"),
-        ("[spark]", "[unheard.of]", 37, "unheard is not known. Hint: it can have name, source, table"),
+        ("[spark]", "[unheard.of]", 37, "unheard is not known. Hint: the known keys are name, source, table"),
     ],
 )
 def test_what_is_wrong_is_named_with_its_line(file: Path, old: str, new: str, line: int | None, said: str) -> None:
@@ -132,7 +142,7 @@ def test_what_is_no_file_or_no_toml_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(StorageError, match=r"nowhere.toml cannot be read.*headrace init"):
         load(tmp_path / "nowhere.toml")
     (tmp_path / "broken.toml").write_text("name = \n")
-    with pytest.raises(ConfigurationError, match=r"broken.toml is not TOML: .*line 1"):
+    with pytest.raises(ConfigurationError, match=r"broken.toml is not valid TOML: .*line 1"):
         load(tmp_path / "broken.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff")
     with pytest.raises(StorageError, match=r"bytes.toml cannot be read"):

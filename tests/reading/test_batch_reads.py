@@ -106,7 +106,7 @@ def test_what_spark_writes_spark_reads(spark: SparkSession, storage: Storage) ->
         ({"version": 99}, "There is no version 99 of"),
         ({"version": "no such tag"}, "There is no version 'no such tag' of"),
         ({"timestamp": "1999-01-01"}, "timestamp is 1999-01-01"),
-        ({"columns": "id,nothing"}, "columns names 'nothing'"),
+        ({"columns": "id,nothing"}, "The columns option names 'nothing'"),
         ({"filter": "nothing > 1"}, "nothing"),
     ],
 )

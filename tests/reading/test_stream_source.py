@@ -185,7 +185,7 @@ def test_available_now_over_a_version_that_has_expired_is_an_error(flow: Callabl
     for number in (2, 3, 4):
         write(reading.uri, number)
     lance.dataset(reading.uri).cleanup_old_versions(timedelta(0), retain_versions=1)
-    with pytest.raises(StreamingQueryException, match=r"Version 2 of .*the oldest that is kept is 4"):
+    with pytest.raises(StreamingQueryException, match=r"Version 2 of .*the oldest kept version is 4"):
         reading.run()
     assert reading.epochs == []
     reading.options["failOnDataLoss"] = "false"

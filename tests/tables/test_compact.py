@@ -154,7 +154,7 @@ def test_a_round_that_fails_is_logged_and_tried_again(
         compactor.after_commit(Location("one"), CompactionRules(every_epochs=1, retain_versions=1), epoch)
         compactor.wait(PATIENCE)
     assert rounds.done == ["one", "one"]
-    assert caplog.text.count("tried again later: no space") == 2
+    assert caplog.text.count("retried later: no space") == 2
 
 
 def test_waiting_ends_after_the_time_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:

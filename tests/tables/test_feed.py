@@ -184,7 +184,7 @@ def test_a_change_is_passed_over_whole(table: Table, kind: str, caplog: pytest.L
     table.append(3)
     assert reader.to_end() == [1, 2, 3]
     assert [record.message for record in caplog.records] == [
-        f"Version {changed} of {table.uri} changes rows and is passed over."
+        f"Skipping version {changed} of {table.uri}, which changes rows."
     ]
 
 

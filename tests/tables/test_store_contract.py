@@ -307,7 +307,7 @@ def test_a_table_made_anew_has_nothing_of_the_old_one(world: World) -> None:
 
 def test_a_note_that_is_too_large_is_refused(tmp_path: Path) -> None:
     world = LanceWorld(str(tmp_path / "table.lance"))
-    with pytest.raises(LandingError, match="larger than"):
+    with pytest.raises(LandingError, match="the maximum is"):
         world.store().write_note("a.json", "x" * 8193)
     assert world.store().list_notes() == []
 

@@ -76,10 +76,10 @@ def test_an_epoch_that_is_missing_is_found(world: LanceWorld) -> None:
     for epoch in (0, 2, 5):
         stamp_by_hand(world, epoch)
     (problem,) = only(world).problems
-    assert problem.startswith("No version holds rows of epochs 1,3-4, and it is not noted that there were none; later")
+    assert problem.startswith("No version has rows of epochs 1,3-4, and there is no record that there were none, ")
     (problem,) = only(world, checkpoint=checkpoint(6)).problems
-    assert problem.startswith("No version holds rows of epochs 1,3-4,6, ")
-    assert "the checkpoint says" in problem
+    assert problem.startswith("No version has rows of epochs 1,3-4,6, ")
+    assert "the checkpoint records" in problem
 
 
 def test_versions_that_are_gone_are_not_held_against_anybody(world: LanceWorld) -> None:
@@ -123,18 +123,18 @@ def test_a_forgotten_query_that_goes_on_from_its_checkpoint_misses_nothing(world
 def test_a_checkpoint_that_does_not_belong_to_the_table_is_found(world: LanceWorld) -> None:
     """L26: another one's, and one that was put back."""
     Driver(world, query_id="query").land(0)
-    with pytest.raises(LandingError, match="was made from this checkpoint, of query stranger"):
+    with pytest.raises(LandingError, match=r"was written from this checkpoint \(Spark query stranger\)"):
         verify(world.store(), checkpoint=checkpoint(0, id="stranger"))
     (problem,) = only(world, query="query", checkpoint=checkpoint(0, id="stranger")).problems
-    assert problem == "What landed came from checkpoint checkpoint, and this one is stranger."
+    assert problem == "The epochs landed from checkpoint checkpoint, but this checkpoint is stranger."
     Driver(world, "run-b", query_id="query").land(4, [4])
-    assert only(world, checkpoint=checkpoint(-1, planned=0)).problems[-1].startswith("Epoch 4 has landed, and the")
+    assert only(world, checkpoint=checkpoint(-1, planned=0)).problems[-1].startswith("Epoch 4 has landed, but the")
 
 
 def test_a_query_that_is_not_there_is_named(world: LanceWorld) -> None:
     """L13: with those that are."""
     assert verify(world.store()) == []
-    with pytest.raises(LandingError, match=r"of query 'x'.*none of any query"):
+    with pytest.raises(LandingError, match=r"by query 'x'.*no versions of any streaming query"):
         verify(world.store(), query="x")
     Driver(world, query_id="query").land(0)
     with pytest.raises(LandingError, match=r"versions of 'query'"):
@@ -177,7 +177,7 @@ def test_versions_removed_between_others_are_held_against_nobody(world: LanceWor
     restarted.land(5)
     restarted.land(7)
     assert only(world).problems == (
-        "No version holds rows of epoch 6, and it is not noted that there were none; later epochs landed.",
+        "No version has rows of epoch 6, and there is no record that there were none, but later epochs landed.",
     )
 
 
@@ -238,7 +238,7 @@ def test_a_whole_result_stands_for_the_epochs_before_it(world: LanceWorld) -> No
     land_by_hand(world, 3, "complete", 1)
     assert only(world).problems == ()
     (problem,) = only(world, checkpoint=checkpoint(4)).problems
-    assert problem.startswith("No version holds rows of epoch 4, ")
+    assert problem.startswith("No version has rows of epoch 4, ")
 
 
 def test_what_was_not_checked_is_named(world: LanceWorld) -> None:

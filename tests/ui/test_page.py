@@ -165,7 +165,7 @@ def test_what_is_not_known_is_said_to_be_so(browser: Browser) -> None:
     tell(board, Totals(), progress(0, lag=None), versions=None, fragments=None)
     with serve(board, 0) as served:
         page = browser.page(served.url)
-    assert "The source does not tell." in page
+    assert "The source does not report it." in page
     assert page.count("Not counted yet.") == 2
     assert text_of(page, "number-pieces") == "\N{EN DASH}"
 
@@ -212,6 +212,6 @@ def test_the_values_in_a_chart_can_be_read_with_the_keyboard(browser: Browser) -
     assert len(tips) == len(CHARTS)
     assert all("epoch 4" in title for title, _ in tips)
     phases = page.partition('<figure id="phases"')[2].partition("</figure>")[0]
-    for name in ("reading ahead", "planning", "writing", "committing", "noting", "other", "in all"):
+    for name in ("reading ahead", "planning", "writing", "committing", "noting", "other", "total"):
         assert f"<span>{name}</span><span>" in phases
     assert "</svg>skipped</li>" in phases

@@ -16,7 +16,7 @@ from command import headrace
 from statuses import Clock, progress
 
 from headrace.cli.display import display
-from headrace.cli.page import Counter, with_page
+from headrace.cli.status_page import Counter, with_status_page
 from headrace.pipeline import Pipeline, load
 from headrace.pipeline.progress import Totals
 
@@ -57,7 +57,7 @@ def test_the_page_is_told_what_the_display_is_told(plan: Pipeline, capsys: pytes
     append(plan)
     totals = Totals()
     states = []
-    with display(is_json=True) as plain, with_page(plain, plan, 0) as shown:
+    with display(is_json=True) as plain, with_status_page(plain, plan, 0) as shown:
         url = json.loads(capsys.readouterr().out)["url"]
         states.append(status(url)["state"])
         shown.begin(plan)
@@ -79,7 +79,7 @@ def test_the_page_is_told_what_the_display_is_told(plan: Pipeline, capsys: pytes
 
 def test_the_address_is_said_on_standard_error(plan: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
     """C8: once, and not among what a run prints."""
-    with display(is_json=False) as plain, with_page(plain, plan, 0):
+    with display(is_json=False) as plain, with_status_page(plain, plan, 0):
         pass
     said = capsys.readouterr()
     assert said.err.startswith("Status page: http://127.0.0.1:")
@@ -89,7 +89,7 @@ def test_the_address_is_said_on_standard_error(plan: Pipeline, capsys: pytest.Ca
 
 def test_without_the_option_there_is_no_page(plan: Pipeline) -> None:
     """C8: the display is the one there was."""
-    with display(is_json=True) as plain, with_page(plain, plan, None) as shown:
+    with display(is_json=True) as plain, with_status_page(plain, plan, None) as shown:
         assert shown is plain
 
 
@@ -100,7 +100,7 @@ def test_a_run_that_fails_says_so_on_its_page_and_in_its_own_words(
     seen: list[dict[str, object]] = []
 
     def run() -> None:
-        with display(is_json=True) as plain, with_page(plain, plan, 0) as shown:
+        with display(is_json=True) as plain, with_status_page(plain, plan, 0) as shown:
             url = json.loads(capsys.readouterr().out)["url"]
             shown.begin(plan)
             assert status(url)["state"] == "running"

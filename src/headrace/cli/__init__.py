@@ -1,1 +1,1 @@
-"""The `headrace` command: arguments, rendering, exit codes. Nothing is imported here that takes long to load."""
+"""The `headrace` command: arguments, output, exit codes. Slow imports are made inside the commands."""

@@ -1,4 +1,4 @@
-"""`headrace cleanup`: removes old versions."""
+"""`headrace cleanup`: remove old versions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import click
 
-from headrace.cli.tables import on_a_table, open_store
+from headrace.cli.table_options import on_a_table, open_store
 
 _SPAN = re.compile(r"(\d+)\s*(s|m|h|d|w)")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -23,29 +23,29 @@ class _Span(click.ParamType[timedelta]):
             return value
         found = _SPAN.fullmatch(value.strip())
         if found is None:
-            self.fail(f"{value!r} is no time span; it can be 90s, 15m, 12h, 7d or 2w.", param, ctx)
+            self.fail(f"{value!r} is not a time span such as 90s, 15m, 12h, 7d or 2w.", param, ctx)
         return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 
 @click.command()
 @on_a_table
 @click.option("--keep", type=click.IntRange(1), metavar="N", help="Keep the newest N versions.")
-@click.option("--older-than", type=_Span(), metavar="SPAN", help="Remove only what is older, as in 7d.")
-@click.option("--dry-run", is_flag=True, help="Only say what would be removed.")
+@click.option("--older-than", type=_Span(), metavar="SPAN", help="Remove only versions older than this, such as 7d.")
+@click.option("--dry-run", is_flag=True, help="Print what would be removed, and remove nothing.")
 def cleanup(table: str, storage: dict[str, str], keep: int | None, older_than: timedelta | None, dry_run: bool) -> None:
-    """Remove old versions of TABLE, and the files only they need.
+    """Remove old versions of TABLE, and the files that only they use.
 
-    Refuses to remove a version by which a streaming query knows what it has landed. Tagged versions stay. A stream that
-    reads the table loses what it has not read yet.
+    The newest version and tagged versions are kept. The command refuses to remove a version that records the newest
+    landed epoch of a streaming query. A stream that reads the table cannot read removed versions any more.
     """
     from headrace.tables.manage.cleanup import carry_out, plan
 
     if keep is None and older_than is None:
-        raise click.UsageError("Say what may go: --keep N, --older-than SPAN, or both.", click.get_current_context())
+        raise click.UsageError("Give --keep N, --older-than SPAN, or both.", click.get_current_context())
     store = open_store(table, storage)
     planned = plan(store, keep=keep, older_than=older_than)
     if not planned.versions:
-        click.echo("There is nothing to remove.")
+        click.echo("Nothing to remove.")
         return
     count = f"{len(planned.versions)} versions, {planned.versions[0]} to {planned.versions[-1]}"
     if len(planned.versions) == 1:
@@ -54,4 +54,4 @@ def cleanup(table: str, storage: dict[str, str], keep: int | None, older_than: t
         click.echo(f"Would remove {count}.")
         return
     done = carry_out(store, planned)
-    click.echo(f"Removed {count}; {(done.bytes or 0) / 1e6:.1f} MB are free.")
+    click.echo(f"Removed {count}; freed {(done.bytes or 0) / 1e6:.1f} MB.")

@@ -1,4 +1,4 @@
-"""The list of commands; each is loaded when it is called, so that help is there at once."""
+"""The list of commands. A command's module is imported when the command is called, which keeps `--help` fast."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ import click
 
 from headrace._version import __version__
 
-# Each command, the module it is in, and what it does.
+# Each command with its module and its line in the help.
 _COMMANDS = {
     "run": ("run", "Run a pipeline file: a Spark stream into a Lance table."),
-    "demo": ("demo", "See a stream killed and restarted, and every row there once."),
+    "demo": ("demo", "Kill and restart a stream, and check that every row landed once."),
     "sql": ("sql", "Query Lance tables and files with SQL."),
     "history": ("history", "Show what each version of a table did."),
     "verify": ("verify", "Check that every epoch is in a table exactly once."),
-    "compact": ("compact", "Put a table's small files together."),
+    "compact": ("compact", "Compact a table's small fragments."),
     "cleanup": ("cleanup", "Remove old versions of a table."),
-    "forget": ("forget", "Have a table forget what a query has landed."),
+    "forget": ("forget", "Forget which epochs of a query have landed in a table."),
     "doctor": ("doctor", "Check that this machine can run pipelines."),
-    "init": ("init", "Write a pipeline file to begin with."),
-    "completion": ("completion", "Print the completion script of a shell."),
+    "init": ("init", "Write an example pipeline file."),
+    "completion": ("completion", "Print a shell completion script."),
 }
 
 
 class _Commands(click.Group):
-    """A group whose commands are loaded one by one."""
+    """A click group that imports a command only when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -47,5 +47,5 @@ class _Commands(click.Group):
 def headrace() -> None:
     """Arrow streams between Spark, Lance and DataFusion, landed exactly once.
 
-    Any command takes --debug, which shows where an error came from.
+    Every command accepts --debug, which prints the traceback of an error.
     """

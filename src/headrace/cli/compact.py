@@ -1,20 +1,23 @@
-"""`headrace compact`: puts small files together."""
+"""`headrace compact`: compact small fragments."""
 
 from __future__ import annotations
 
 import click
 
-from headrace.cli.tables import on_a_table, open_store
+from headrace.cli.table_options import on_a_table, open_store
 
 
 @click.command()
 @on_a_table
-@click.option("--full", is_flag=True, help="Put all together that is smaller than a million rows, whatever it takes.")
+@click.option("--full", is_flag=True, help="Compact all fragments below about a million rows, without a bound.")
 def compact(table: str, storage: dict[str, str], full: bool) -> None:
-    """Put the small files of TABLE together. Streams may go on meanwhile."""
+    """Compact the small fragments of TABLE. Streams may keep running meanwhile.
+
+    One call does a bounded amount of work; call it again, or use --full, to compact more.
+    """
     from headrace.tables.manage.compact import compact as compact_table
 
     store = open_store(table, storage)
     store.open()
     fewer = compact_table(store.location, is_full=full)
-    click.echo(f"Fragments less: {fewer}." if fewer else "There was nothing to put together.")
+    click.echo(f"Removed {fewer} fragment{'' if fewer == 1 else 's'}." if fewer else "Nothing to compact.")

@@ -1,4 +1,4 @@
-"""`headrace completion`: what a shell needs to complete the command's words."""
+"""`headrace completion`: print a shell completion script."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from click.shell_completion import get_completion_class
 @click.command()
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    """Print the completion script of SHELL.
+    """Print the completion script for a shell.
 
     \b
     bash:  headrace completion bash > ~/.local/share/bash-completion/completions/headrace
-    zsh:   headrace completion zsh > a folder of $fpath, as _headrace
+    zsh:   headrace completion zsh > DIR/_headrace, where DIR is in $fpath
     fish:  headrace completion fish > ~/.config/fish/completions/headrace.fish
     """  # noqa: D301 - click wants the character itself
     from headrace.cli.commands import headrace

@@ -1,4 +1,4 @@
-"""`headrace demo`: a stream is killed and restarted, and every order is there once."""
+"""`headrace demo`: kill and restart a stream, and check that every order landed once."""
 
 from __future__ import annotations
 
@@ -42,11 +42,15 @@ create = true
 
 
 @click.command()
-@click.option("--folder", type=click.Path(file_okay=False, path_type=Path), help="Work there, and leave all of it.")
+@click.option(
+    "--folder", type=click.Path(file_okay=False, path_type=Path), help="Work in this folder, and keep its files."
+)
 def demo(folder: Path | None) -> int:
-    """See it work, in about a minute: orders arrive as files, Spark lands them in a Lance table, its driver is killed
-    with SIGKILL on the way and started again, and every order is there exactly once.
-    """  # noqa: D205 - click shows the first paragraph
+    """Kill and restart a stream, and check that every row landed once. Takes about a minute.
+
+    Orders arrive as files, and Spark lands them in a Lance table. The demo kills the Spark driver with SIGKILL between
+    the table's commit and Spark's, and restarts it. Then every order is in the table exactly once.
+    """
     from headrace.pipeline.java import require_java
     from headrace.spark.registration import require_pyspark
 
@@ -54,11 +58,13 @@ def demo(folder: Path | None) -> int:
     require_java()
     started = time.monotonic()
     with _place(folder) as place:
-        _tell(place)
-    click.secho(f"\nThat took {time.monotonic() - started:.0f} seconds. What to try next:", bold=True)
-    click.echo("  headrace init first      writes a pipeline file to change; headrace run first/pipeline.toml runs it")
-    click.echo("  headrace demo --folder d leaves the demo's files, for headrace history d/orders.lance and the like")
-    click.echo("  headrace sql --table orders=d/orders.lance      asks the table with SQL")
+        _show(place)
+    click.secho(f"\nThe demo took {time.monotonic() - started:.0f} seconds. What to try next:", bold=True)
+    click.echo("  headrace init first                         write a pipeline file, to edit and run:")
+    click.echo("  headrace run first/pipeline.toml")
+    click.echo("  headrace demo --folder d                    keep the demo's files, for example for:")
+    click.echo("  headrace history d/orders.lance")
+    click.echo("  headrace sql --table orders=d/orders.lance  query the table with SQL")
     return exit_codes.DONE
 
 
@@ -72,31 +78,31 @@ def _place(folder: Path | None) -> Iterator[Path]:
         yield Path(name)
 
 
-def _tell(place: Path) -> None:
+def _show(place: Path) -> None:
     _title(f"{_FILES} files of {_ORDERS:,} orders arrive in {place}/arriving")
     (place / "arriving").mkdir(exist_ok=True)
     for number in range(_FILES):
         _write_orders(place / "arriving" / f"{number}.json", range(number * _ORDERS, (number + 1) * _ORDERS))
     (place / "pipeline.toml").write_text(_PIPELINE)
 
-    _title("headrace run pipeline.toml, whose driver dies on the way")
+    _title("headrace run pipeline.toml (the driver is killed during the run)")
     code = _run(place, {_failpoints.VARIABLE: f"after-commit:{_CRASH}"})
     if code >= 0:
-        raise ExecutionError(f"The driver was to be killed, and ended by itself with {code}.")
-    click.echo(f"  killed by signal {-code}: epoch {_CRASH} is in the table, and Spark does not know that")
+        raise ExecutionError(f"The driver should have been killed, but exited with code {code}.")
+    click.echo(f"  killed by signal {-code}: epoch {_CRASH} is in the table, but not in Spark's commit log")
 
-    _title("headrace run pipeline.toml, once more")
+    _title("headrace run pipeline.toml (again)")
     code = _run(place, {})
     if code != exit_codes.DONE:
-        raise ExecutionError(f"The second run failed with {code}.", hint=f"its log is in {place}/.headrace.")
+        raise ExecutionError(f"The second run failed with exit code {code}.", hint=f"see the log in {place}/.headrace.")
 
     _title("headrace history orders.lance")
     _headrace("history", "orders.lance", place=place)
     _title("headrace verify orders.lance --checkpoint checkpoint")
     if _headrace("verify", "orders.lance", "--checkpoint", "checkpoint", place=place) != exit_codes.DONE:
-        raise ExecutionError("The table is not as it should be.")
-    _title("The table joined with prices that arrive while the query runs, in this process and without Spark")
-    _ask(place)
+        raise ExecutionError("headrace verify found a problem in the table.")
+    _title("Join the table with prices that arrive while the query runs, in this process, without Spark")
+    _query(place)
 
 
 def _title(text: str) -> None:
@@ -119,7 +125,7 @@ def _headrace(*arguments: str, place: Path) -> int:
 
 
 def _run(place: Path, more: dict[str, str]) -> int:
-    """Run the pipeline in a session of its own, so that a kill takes Spark along."""
+    """Run the pipeline in a new process session, so that the kill also ends Spark's JVM."""
     with subprocess.Popen(
         _command("run", "pipeline.toml"),
         cwd=place,
@@ -134,7 +140,7 @@ def _run(place: Path, more: dict[str, str]) -> int:
     return process.returncode
 
 
-def _ask(place: Path) -> None:
+def _query(place: Path) -> None:
     import pyarrow as pa
 
     from headrace.session.context import SessionContext

@@ -1,4 +1,4 @@
-"""How a pipeline's progress is shown: a live table on a terminal, lines elsewhere, JSON for machines."""
+"""The progress of a pipeline: a live table on a terminal, lines elsewhere, or JSON."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from headrace.cli.tables import print_json
+from headrace.cli.output import print_json
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -25,27 +25,27 @@ _COLORS = {"reading ahead": "blue", "planning": "cyan", "writing": "green", "com
 
 
 class Display(Protocol):
-    """Shows how a pipeline is getting on."""
+    """Shows the progress of a pipeline."""
 
     def page(self, url: str) -> None:
-        """There is a status page."""
+        """Show the address of the status page."""
 
     def begin(self, pipeline: Pipeline) -> None:
-        """Spark is started for it."""
+        """Show that Spark has started."""
 
     def epoch(self, progress: Progress, totals: Totals) -> None:
-        """An epoch is done."""
+        """Show an epoch that is done."""
 
     def stopping(self) -> None:
-        """It was told to stop."""
+        """Show that a stop was requested."""
 
     def end(self, totals: Totals) -> None:
-        """It is over."""
+        """Show the summary of the run."""
 
 
 @contextmanager
 def display(*, is_json: bool) -> Iterator[Display]:
-    """The display for where standard output goes."""
+    """Yield the display for standard output: JSON if asked for, a live table on a terminal, else lines."""
     if is_json:
         yield _Json()
     elif sys.stdout.isatty():
@@ -84,14 +84,14 @@ class _Lines:
         click.echo(_line(progress))
 
     def stopping(self) -> None:
-        click.echo("Stopping after this epoch; once more stops at once.")
+        click.echo("Stopping after this epoch. Press Ctrl-C again to stop immediately.")
 
     def end(self, totals: Totals) -> None:
         click.echo(summary(totals))
 
 
 class _Live:
-    """A table that is drawn anew, and the last epochs below it."""
+    """A table of the last epochs, redrawn after each one."""
 
     def __init__(self) -> None:
         from rich.console import Console
@@ -101,7 +101,7 @@ class _Live:
         self._live = Live(console=self._console, refresh_per_second=8, transient=True)
         self._epochs: deque[Progress] = deque(maxlen=_LAST_EPOCHS)
         self._title = ""
-        self._note = "Spark starts"
+        self._note = "starting Spark"
         self._page = ""
         self._is_stopping = False
 
@@ -125,12 +125,12 @@ class _Live:
     def epoch(self, progress: Progress, totals: Totals) -> None:
         self._epochs.append(progress)
         if not self._is_stopping:
-            self._note = "Ctrl-C stops after an epoch"
+            self._note = "Ctrl-C stops after the current epoch"
         self._draw(totals)
 
     def stopping(self) -> None:
         self._is_stopping = True
-        self._note = "stopping after this epoch; Ctrl-C once more stops at once"
+        self._note = "stopping after this epoch; press Ctrl-C again to stop immediately"
         self._draw(None)
 
     def end(self, totals: Totals) -> None:
@@ -148,7 +148,7 @@ class _Live:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in ("epoch", "rows in", "landed", "rows/s", "seconds", "version", "lag"):
             table.add_column(name, justify="right")
-        table.add_column("where the time goes")
+        table.add_column("time by phase")
         for each in self._epochs:
             table.add_row(
                 str(each.epoch),
@@ -186,7 +186,7 @@ def _bar(progress: Progress) -> Any:
 
 def _line(progress: Progress) -> str:
     if progress.was_skipped:
-        outcome = "had landed before, skipped"
+        outcome = "skipped, had landed before"
     elif progress.version is None:
         outcome = "no rows"
     else:
@@ -199,7 +199,7 @@ def _line(progress: Progress) -> str:
 
 
 def summary(totals: Totals) -> str:
-    """All of a run in a sentence."""
+    """Return the summary of a run, as one sentence."""
     if not (totals.epochs or totals.skipped or totals.empty):
         return "Nothing new."
     landed = f"Landed {totals.rows:,} rows in {totals.epochs:,} epochs"

@@ -1,4 +1,4 @@
-"""`headrace doctor`: what a pipeline needs of a machine, looked at one by one."""
+"""`headrace doctor`: check that this machine has everything a pipeline needs."""
 
 from __future__ import annotations
 
@@ -24,25 +24,28 @@ _COLORS = {_OK: "green", _NOTE: "yellow", _BAD: "red"}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """The result of one check.
 
     Attributes:
-        what: The thing.
-        state: ``ok``, ``note`` for what may be meant so, ``wrong`` for what keeps pipelines from running.
-        said: What was found, and what to do about it.
+        what: What was checked.
+        state: ``ok``, ``note`` for a setting that may be intended, ``wrong`` for what prevents pipelines from running.
+        message: What was found, and what to do about it.
     """
 
     what: str
     state: str
-    said: str
+    message: str
 
 
 @click.command()
-@click.option("--table", metavar="URI", help="Also write to, read and remove a table in this place.")
+@click.option(
+    "--table", metavar="URI", help="Run the write test in this folder or bucket instead of a temporary folder."
+)
 def doctor(table: str | None) -> int:
-    """Check that this machine can run pipelines: Python, Java, Spark, versions that must agree, and a write test.
+    """Check that this machine can run pipelines.
 
-    Exits with 1 if something is wrong.
+    Checks the versions of Python, Java, Spark and the packages, and lands an epoch in a test table. Exits with 1 if
+    something is wrong.
     """
     is_well = True
     checks = {
@@ -55,14 +58,15 @@ def doctor(table: str | None) -> int:
         "write test": _writes(table),
     }
     for what, found in checks.items():
-        for finding in _made(what, found):
+        for finding in _with_failure(what, found):
             is_well = is_well and finding.state != _BAD
             click.secho(f"{finding.state:5} ", fg=_COLORS[finding.state], bold=True, nl=False)
-            click.echo(f"{finding.what}: {finding.said}")
+            click.echo(f"{finding.what}: {finding.message}")
     return exit_codes.DONE if is_well else exit_codes.FAILED
 
 
-def _made(what: str, found: Iterator[Finding]) -> Iterator[Finding]:
+def _with_failure(what: str, found: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield the findings of a check; if it raises, yield the error as a finding."""
     try:
         yield from found
     except HeadraceError as error:
@@ -70,8 +74,8 @@ def _made(what: str, found: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def _python() -> Iterator[Finding]:
-    said = f"{platform.python_version()} at {sys.executable}, on {platform.system()} {platform.machine()}"
-    yield Finding("Python", _OK if sys.version_info >= (3, 11) else _BAD, said)
+    found = f"{platform.python_version()} at {sys.executable}, on {platform.system()} {platform.machine()}"
+    yield Finding("Python", _OK if sys.version_info >= (3, 11) else _BAD, found)
 
 
 def _versions() -> Iterator[Finding]:
@@ -80,7 +84,7 @@ def _versions() -> Iterator[Finding]:
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            yield Finding(name, _BAD, f"it is not installed. Hint: pip install {name}")
+            yield Finding(name, _BAD, f"not installed. Hint: pip install {name}")
     yield Finding("packages", _OK, ", ".join(f"{name} {version}" for name, version in found.items()))
 
 
@@ -90,7 +94,7 @@ def _java() -> Iterator[Finding]:
     java, version = find_java()
     is_new = version >= OLDEST
     yield Finding(
-        "Java", _OK if is_new else _BAD, f"{version} at {java}" + ("" if is_new else f"; Spark needs {OLDEST}")
+        "Java", _OK if is_new else _BAD, f"{version} at {java}" + ("" if is_new else f"; Spark needs {OLDEST} or newer")
     )
 
 
@@ -100,29 +104,29 @@ def _spark() -> Iterator[Finding]:
     require_pyspark((3, 5))
     version = importlib.metadata.version("pyspark")
     has_format = tuple(int(part) for part in version.split(".")[:2]) >= (4, 1)
-    more = "" if has_format else '; pipelines and format("lance") need 4.1, LanceSink does not'
+    more = "" if has_format else '; pipelines and format("lance") need 4.1 or newer, LanceSink does not'
     yield Finding("Spark", _OK if has_format else _BAD, f"pyspark {version}{more}")
     home = os.environ.get("SPARK_HOME")
     if home:
-        yield Finding("SPARK_HOME", _NOTE, f"is {home}: that Spark is used; its version must be pyspark's, {version}.")
+        yield Finding("SPARK_HOME", _NOTE, f"{home}; this Spark is used, and must have pyspark's version, {version}.")
 
 
 def _pythons() -> Iterator[Finding]:
     for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
         value = os.environ.get(name)
         if value and Path(value).absolute() != Path(sys.executable).absolute():
-            yield Finding(
-                name, _NOTE, f"is {value}, not this Python; tasks run there, and headrace must be installed for it."
-            )
+            yield Finding(name, _NOTE, f"{value}, not this Python; tasks use it, and headrace must be installed there.")
 
 
 def _clash() -> Iterator[Finding]:
-    """A JVM source of the same name on the class path wins over ours, without a word."""
+    """Find JVM sources named lance: Spark silently prefers them to ours."""
     jars = [Path(folder) for folder in _jar_folders()]
     found = [jar.name for folder in jars if folder.is_dir() for jar in folder.glob("*lance*.jar")]
     if found:
         yield Finding(
-            "a source named lance", _NOTE, f"{', '.join(found)} is among Spark's jars and wins; use format('headrace')."
+            "a source named lance",
+            _NOTE,
+            f"Spark uses {', '.join(found)} for format('lance'); use format('headrace') for headrace's source.",
         )
 
 
@@ -135,7 +139,7 @@ def _jar_folders() -> Iterator[str]:
 
 
 def _writes(place: str | None) -> Iterator[Finding]:
-    """Lance's native table provider is compiled for one major of DataFusion, so that is tried too."""
+    """Land an epoch twice in a test table and query it: Lance's table provider needs a matching DataFusion."""
     from headrace.session.context import SessionContext
     from headrace.tables.location import Location
     from headrace.tables.manage.probe import probe_table
@@ -144,9 +148,11 @@ def _writes(place: str | None) -> Iterator[Finding]:
         place = place.rstrip("/") if place else folder
         uri = f"{place}/headrace-doctor-{uuid.uuid4().hex[:8]}.lance"
         with probe_table(Location(uri)) as rows:
-            what = f"an epoch was landed twice in {place}, and is there once" if rows == 1 else f"{rows} rows, not 1"
-            yield Finding("write test", _OK if rows == 1 else _BAD, what)
+            found = f"committed an epoch twice in {place}; it landed once" if rows == 1 else f"{rows} rows, not 1"
+            yield Finding("write test", _OK if rows == 1 else _BAD, found)
             with SessionContext() as session:
                 session.register_lance("t", uri)
                 count = session.sql("select x from t where x > 0").count()
-            yield Finding("query test", _OK if count == rows else _BAD, "the embedded session read it")
+            yield Finding(
+                "query test", _OK if count == rows else _BAD, f"the session read {count} of {rows} rows with SQL"
+            )

@@ -1,21 +1,21 @@
-"""What the command's exit code says."""
+"""The exit codes of the command."""
 
 from __future__ import annotations
 
 DONE = 0
-"""All went well; for `run --follow`, it was told to stop and did so after an epoch."""
+"""Success; for `run --follow`, also a requested stop."""
 
 FAILED = 1
-"""It failed, or, for `verify`, it found something wrong."""
+"""Failure; for `verify` and `doctor`, also a problem that was found."""
 
 MISUSED = 2
 """The command line or the pipeline file is wrong; nothing was done."""
 
 MISSING = 3
-"""Something it needs is not installed: Java, or an extra of headrace."""
+"""Java or an extra of headrace is not installed."""
 
 INTERRUPTED = 130
-"""Ctrl-C before it was done."""
+"""Stopped by Ctrl-C before it was done."""
 
 TERMINATED = 143
-"""SIGTERM before it was done."""
+"""Stopped by SIGTERM before it was done."""

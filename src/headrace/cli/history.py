@@ -1,4 +1,4 @@
-"""`headrace history`: what each version of a table did."""
+"""`headrace history`: show what each version of a table did."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.cli.tables import as_json, on_a_table, open_store, print_columns, print_json
+from headrace.cli.output import print_columns, print_json
+from headrace.cli.table_options import as_json, on_a_table, open_store
 
 if TYPE_CHECKING:
     from headrace.tables.manage.history import Event
@@ -19,16 +20,16 @@ _RUN_LETTERS = 8
 
 @click.command()
 @on_a_table
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="How many versions to show.")
-@click.option("--all", "is_all", is_flag=True, help="Show every version that is kept.")
+@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="The number of versions to show.")
+@click.option("--all", "is_all", is_flag=True, help="Show all kept versions.")
 @click.option("--query", help="Show only versions of this streaming query.")
 @as_json
 def history(table: str, storage: dict[str, str], last: int, is_all: bool, query: str | None, is_json: bool) -> None:
     """Show what each version of TABLE did, newest first.
 
-    Versions of streaming queries say which epoch they landed. A version also tells of the epochs that passed before it
-    without one: skipped, since they had landed before a restart, or empty; and of those that were lost with an earlier
-    table, which was accepted.
+    A version of a streaming query shows the epoch that it landed. The last column shows epochs before it that have no
+    version: "skipped" had landed before a restart, "empty" had no rows, and "without" were lost with an earlier table,
+    which was accepted.
     """
     from headrace.tables.manage.history import events
 
@@ -42,13 +43,13 @@ def history(table: str, storage: dict[str, str], last: int, is_all: bool, query:
         return
     print_columns(_HEADER, [_line(event) for event in shown], right=_NUMBERS)
     if not is_all and shown and shown[-1].version > 1 and len(shown) == last:
-        click.echo(f"The {last} newest; --all shows every version that is kept.")
+        click.echo(f"Showing the newest {last}; --all shows all kept versions.")
 
 
 def _line(event: Event) -> tuple[object, ...]:
-    passed = [f"skipped {event.skipped}"] if event.skipped else []
-    passed += [f"empty {event.empty}"] if event.empty else []
-    passed += [f"without {event.without}"] if event.without else []
+    rowless = [f"skipped {event.skipped}"] if event.skipped else []
+    rowless += [f"empty {event.empty}"] if event.empty else []
+    rowless += [f"without {event.without}"] if event.without else []
     return (
         event.version,
         f"{event.made:%Y-%m-%d %H:%M:%S}",
@@ -58,7 +59,7 @@ def _line(event: Event) -> tuple[object, ...]:
         event.rows,
         event.files,
         (event.run or "")[:_RUN_LETTERS],
-        ", ".join(passed),
+        ", ".join(rowless),
     )
 
 

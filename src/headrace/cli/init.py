@@ -1,4 +1,4 @@
-"""`headrace init`: a pipeline file to begin with, and the same in Python and as a Declarative Pipeline."""
+"""`headrace init`: write an example pipeline as a TOML file, in Python, and as a Spark Declarative Pipeline."""
 
 from __future__ import annotations
 
@@ -11,22 +11,25 @@ from headrace.errors import ConfigurationError
 
 _FILES = {
     "pipeline.toml": "the pipeline, for headrace run",
-    "pipeline.py": "the same in Python, for spark-submit or python",
-    "declarative.py": "the same for Spark Declarative Pipelines (4.1 and newer)",
-    "spark-pipeline.yml": "what spark-pipelines needs for it",
+    "pipeline.py": "the same pipeline in Python, for python or spark-submit",
+    "declarative.py": "the same pipeline for Spark Declarative Pipelines (Spark 4.1 or newer)",
+    "spark-pipeline.yml": "the project file of declarative.py, for spark-pipelines",
 }
 
 
 @click.command()
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path), default=".")
-@click.option("--force", is_flag=True, help="Write over files that are there.")
+@click.option("--force", is_flag=True, help="Overwrite existing files.")
 def init(folder: Path, force: bool) -> None:
-    """Write a commented pipeline.toml into FOLDER, and its twins in Python and for Spark Declarative Pipelines."""
-    there = [name for name in _FILES if (folder / name).exists()]
-    if there and not force:
+    """Write an example pipeline into FOLDER.
+
+    Writes a commented pipeline.toml, and the same pipeline in Python and for Spark Declarative Pipelines.
+    """
+    existing = [name for name in _FILES if (folder / name).exists()]
+    if existing and not force:
         raise ConfigurationError(
-            f"There is a {there[0]} in {folder} already; nothing was written.",
-            hint="choose another folder, or --force.",
+            f"{folder / existing[0]} already exists; nothing was written.",
+            hint="choose another folder, or overwrite with --force.",
         )
     folder.mkdir(parents=True, exist_ok=True)
     templates = files("headrace.pipeline") / "templates"

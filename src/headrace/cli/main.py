@@ -1,4 +1,4 @@
-"""Where the command begins: whatever goes wrong becomes one sentence with a hint, and an exit code."""
+"""The entry point of the command. Prints an error as one message with a hint, and returns an exit code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Args:
-        arguments: The command line, without the command's own name; the process's if not given.
+        arguments: The arguments without the program's name; None for those of the process.
 
     Returns:
         The exit code.
@@ -39,24 +39,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return exit_codes.INTERRUPTED
     except click.ClickException as error:
         hint = error.ctx.command_path if isinstance(error, click.UsageError) and error.ctx else None
-        say(error.format_message(), f"see {hint} --help." if hint else None)
+        print_error(error.format_message(), f"see {hint} --help." if hint else None)
         return exit_codes.MISUSED
     except HeadraceError as error:
         if is_debug:
             raise
-        tell(error)
+        print_headrace_error(error)
         return _code(error)
     except KeyboardInterrupt:
         return exit_codes.INTERRUPTED
     except Exception as error:
         if is_debug:
             raise
-        say(f"{type(error).__name__}: {error}", "this should not happen; --debug shows where it came from.")
+        print_error(f"{type(error).__name__}: {error}", "this is a bug in headrace; --debug prints the traceback.")
         return exit_codes.FAILED
 
 
-def say(message: str, hint: str | None = None) -> None:
-    """Tell of something wrong, on standard error."""
+def print_error(message: str, hint: str | None = None) -> None:
+    """Print an error, and its hint on a second line, to standard error."""
     import click
 
     color = False if os.environ.get("NO_COLOR") else None
@@ -67,10 +67,10 @@ def say(message: str, hint: str | None = None) -> None:
         click.echo(hint, err=True, color=color)
 
 
-def tell(error: HeadraceError) -> None:
-    """Tell of an error of ours: what it says, and its hint on a line of its own."""
+def print_headrace_error(error: HeadraceError) -> None:
+    """Print an error of headrace, and its hint on a second line, to standard error."""
     text = str(error)
-    say(text.removesuffix(f" Hint: {error.hint}") if error.hint else text, error.hint)
+    print_error(text.removesuffix(f" Hint: {error.hint}") if error.hint else text, error.hint)
 
 
 def _code(error: HeadraceError) -> int:

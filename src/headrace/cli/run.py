@@ -1,4 +1,4 @@
-"""`headrace run`: a pipeline file from its source into its table."""
+"""`headrace run`: run a pipeline file."""
 
 from __future__ import annotations
 
@@ -16,43 +16,56 @@ from headrace.cli import exit_codes
 if TYPE_CHECKING:
     from headrace.pipeline.runner import Stop
 
-# After a second Ctrl-C, Spark has this long to go.
+# How long Spark may take to stop.
 _GRACE_SECONDS = 10.0
 
 
 @click.command()
 @click.argument("pipeline", type=click.Path(path_type=Path))
-@click.option("--once/--follow", default=True, help="Stop when all there is has landed (the default), or go on.")
-@click.option("--master", help="The Spark to use, such as spark://host:7077; the file's, or one in this process.")
-@click.option("--json", "is_json", is_flag=True, help="Print one JSON object a line.")
 @click.option(
-    "--ui", type=click.IntRange(0, 65535), metavar="PORT", help="A status page on this port of 127.0.0.1; 0 picks one."
+    "--once/--follow", default=True, help="Stop when all available rows have landed (default), or keep running."
 )
-@click.option("--log", type=click.Path(dir_okay=False, path_type=Path), help="Where Spark's own output goes.")
+@click.option("--master", metavar="URL", help="The Spark master, such as spark://host:7077; overrides the file's.")
+@click.option("--json", "is_json", is_flag=True, help="Print one JSON object per line.")
+@click.option(
+    "--ui",
+    type=click.IntRange(0, 65535),
+    metavar="PORT",
+    help="Serve a status page on this port of 127.0.0.1; 0 picks a free port.",
+)
+@click.option(
+    "--log",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="The file for Spark's output; by default in .headrace next to PIPELINE.",
+)
 def run(pipeline: Path, once: bool, master: str | None, is_json: bool, ui: int | None, log: Path | None) -> int:
-    """Run PIPELINE, a file such as `headrace init` writes.
+    """Run PIPELINE, a file like the one that `headrace init` writes.
 
-    Ctrl-C, or SIGTERM, stops after the epoch that is going on; a second one at once. Either is safe: the next run goes
-    on where this one ended.
+    Ctrl-C or SIGTERM stops after the current epoch; a second one stops immediately. Both are safe: the next run
+    continues where this one stopped.
 
     \b
-    Exit codes: 0 done; 1 failed; 2 the file or command line is wrong; 3 Java or an
-    extra is missing; 130 or 143 stopped by Ctrl-C or SIGTERM before all had landed.
+    Exit codes:
+      0         done
+      1         failed
+      2         the file or the command line is wrong
+      3         Java or an extra is not installed
+      130, 143  stopped by Ctrl-C or SIGTERM before all rows had landed
     """  # noqa: D301 - click wants the character itself
     from headrace.cli.display import display
-    from headrace.cli.noise import noise_to
-    from headrace.cli.page import with_page
+    from headrace.cli.spark_log import spark_output_to
+    from headrace.cli.status_page import with_status_page
     from headrace.pipeline import load
     from headrace.pipeline.java import require_java
 
     plan = load(pipeline)
     require_java()
     log = log or pipeline.parent / ".headrace" / f"{Path(plan.checkpoint).name}.log"
-    with noise_to(log), display(is_json=is_json) as plain, with_page(plain, plan, ui) as shown:
+    with spark_output_to(log), display(is_json=is_json) as plain, with_status_page(plain, plan, ui) as shown:
         from headrace.pipeline.runner import Job, Stop
         from headrace.pipeline.spark_session import start_spark
 
-        # pyspark's, about versions of pandas it does not know.
+        # pyspark warns about versions of pandas that it was not tested with.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
         spark = start_spark(plan, master)
         try:
@@ -67,18 +80,18 @@ def run(pipeline: Path, once: bool, master: str | None, is_json: bool, ui: int |
 
 
 class _Signals:
-    """Turns Ctrl-C and SIGTERM into asking the job to stop. To be made after Spark, which has a handler of its own.
+    """Requests a stop on Ctrl-C and SIGTERM. Create it after Spark, which installs its own handler.
 
-    A handler may come in the middle of anything, printing included, so it prints nothing itself.
+    A signal handler can run in the middle of a print, so it prints nothing.
     """
 
     def __init__(self, stop: Stop) -> None:
         self._stop = stop
         self.code = exit_codes.DONE
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, self._heard)
+            signal.signal(number, self._handle)
 
-    def _heard(self, number: int, _: object) -> None:
+    def _handle(self, number: int, _: object) -> None:
         self.code = exit_codes.INTERRUPTED if number == signal.SIGINT else exit_codes.TERMINATED
         self._stop.ask()
         if self._stop.is_now:
@@ -89,7 +102,7 @@ class _Signals:
 
 
 def _stop_spark(spark: Any) -> None:
-    """Spark's own way out may hang if it was killed."""
+    """Stop Spark, with a timeout: `stop` can hang if the JVM was killed."""
     stopping = threading.Thread(target=spark.stop, daemon=True)
     stopping.start()
     stopping.join(_GRACE_SECONDS)

@@ -1,4 +1,4 @@
-"""`headrace sql`: queries over Lance tables and files, printed as they come. No JVM is started."""
+"""`headrace sql`: query Lance tables and files, and print results as they arrive. Starts no JVM."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headrace.cli.statements import split
-from headrace.cli.tables import pairs
+from headrace.cli.sql_statements import split
+from headrace.cli.table_options import pairs
 
 if TYPE_CHECKING:
     from headrace.session.context import SessionContext
@@ -26,10 +26,14 @@ _SUFFIXES = {
 
 @click.command()
 @click.option(
-    "-c", "--command", "statements", metavar="SQL", help="Run this and exit; statements end with a semicolon."
+    "-c", "--command", "statements", metavar="SQL", help="Run these statements and exit. Separate them by semicolons."
 )
 @click.option(
-    "-f", "--file", "script", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Run a file."
+    "-f",
+    "--file",
+    "script",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Run the statements in a file.",
 )
 @click.option(
     "--table",
@@ -37,18 +41,26 @@ _SUFFIXES = {
     metavar="NAME=URI",
     multiple=True,
     callback=pairs,
-    help="A table: .lance, .parquet, .csv, .json, or a folder of such files. Any number.",
+    help="Register a table: .lance, .parquet, .csv or .json, or a folder of such files. Repeatable.",
 )
-@click.option("--storage", metavar="KEY=VALUE", multiple=True, callback=pairs, help="A storage option of Lance tables.")
+@click.option(
+    "--storage",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=pairs,
+    help="A storage option for Lance tables. Repeatable.",
+)
 @click.option(
     "--format",
     "style",
     type=click.Choice(["box", "csv", "json", "arrow"]),
     default="box",
     show_default=True,
-    help="box for people; csv, one JSON object a line, or an Arrow IPC stream for machines.",
+    help="A drawn table, CSV, one JSON object per line, or an Arrow IPC stream.",
 )
-@click.option("--memory-limit", metavar="SIZE", help="As in 2GB; sorts and joins spill to disk above it.")
+@click.option(
+    "--memory-limit", metavar="SIZE", help="The memory for sorts and joins, such as 2GB; above it they spill to disk."
+)
 def sql(
     statements: str | None,
     script: Path | None,
@@ -59,11 +71,11 @@ def sql(
 ) -> None:
     """Query Lance tables and files with SQL.
 
-    Without -c and -f, statements are read from standard input; on a terminal, from a prompt.
+    Without -c and -f, reads statements from standard input; on a terminal, shows a prompt.
     """
     if statements is not None and script is not None:
         raise click.UsageError("Give -c or -f, not both.", click.get_current_context())
-    from headrace.cli.printing import printer
+    from headrace.cli.sql_output import printer
     from headrace.session.context import SessionContext
 
     with SessionContext(memory_limit=memory_limit) as session:
@@ -71,9 +83,9 @@ def sql(
             _register(session, name, uri, storage)
         show = printer(style)
         if statements is None and script is None and sys.stdin.isatty():
-            from headrace.cli.prompt import converse
+            from headrace.cli.sql_prompt import run_prompt
 
-            converse(session, show)
+            run_prompt(session, show)
             return
         text = statements if statements is not None else script.read_text() if script else sys.stdin.read()
         for statement in split(text):

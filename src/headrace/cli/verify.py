@@ -1,4 +1,4 @@
-"""`headrace verify`: every epoch at most once, and none missing."""
+"""`headrace verify`: check that every epoch is in a table exactly once."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 from headrace.cli import exit_codes
-from headrace.cli.tables import as_json, on_a_table, open_store, print_json
+from headrace.cli.output import print_json
+from headrace.cli.table_options import as_json, on_a_table, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,13 +19,14 @@ if TYPE_CHECKING:
 
 @click.command()
 @on_a_table
-@click.option("--checkpoint", metavar="FOLDER", help="Spark's checkpoint of the query, to check against.")
-@click.option("--query", help="Check this streaming query; all of them if not given.")
+@click.option("--checkpoint", metavar="FOLDER", help="Also compare with this Spark checkpoint of the query.")
+@click.option("--query", help="Check only this streaming query.")
 @as_json
 def verify(table: str, storage: dict[str, str], checkpoint: str | None, query: str | None, is_json: bool) -> int:
     """Check that every epoch is in TABLE exactly once.
 
-    Reads the table's history; with --checkpoint, also what Spark has noted as done. Exits with 1 if something is wrong.
+    Reads the table's history; with --checkpoint, also the epochs that Spark has committed. Exits with 1 if something is
+    wrong.
     """
     from headrace.tables.manage import checkpoint as checkpoints
     from headrace.tables.manage.verify import verify as verify_table
@@ -48,7 +50,7 @@ def verify(table: str, storage: dict[str, str], checkpoint: str | None, query: s
         else:
             _print(account)
     if not accounts and not is_json:
-        click.echo("No version that is kept is of a streaming query: there is nothing to check.")
+        click.echo("Nothing to check: no kept version was written by a streaming query.")
     return exit_codes.FAILED if any(account.problems for account in accounts) else exit_codes.DONE
 
 
@@ -56,18 +58,18 @@ def _print(account: Account) -> None:
     color, word = ("red", "wrong") if account.problems else ("green", "ok")
     click.secho(f"{word:5} ", fg=color, bold=True, nl=False)
     click.echo(f"{account.query}: {_summary(account)}")
-    for line in (*account.problems, *_left_out(account)):
+    for line in (*account.problems, *_not_checked(account)):
         click.echo(f"      {line}")
 
 
-def _left_out(account: Account) -> Iterator[str]:
+def _not_checked(account: Account) -> Iterator[str]:
     if account.unchecked:
         yield (
-            f"Not checked: {_epochs(account.unchecked)}; the versions that told of them were removed, or the query was "
+            f"Not checked: {_epochs(account.unchecked)}; their versions were removed by a cleanup, or the query was "
             f"forgotten since."
         )
     if account.without:
-        yield f"Not in the table: {_epochs(account.without)}; they landed in an earlier one, and that was accepted."
+        yield f"Not in the table: {_epochs(account.without)}; they were lost with an earlier table, which was accepted."
 
 
 def _epochs(epochs: Epochs) -> str:
@@ -79,6 +81,7 @@ def _summary(account: Account) -> str:
         is_new = not account.unchecked and not account.without
         return "nothing has landed yet" if is_new else "no epoch can be checked"
     if account.problems:
-        return f"epochs {account.checked}"
+        return _epochs(account.checked)
     empty = f", {len(account.empty)} empty" if account.empty else ""
-    return f"epochs {account.checked}: {len(account.landed)} landed once{empty}, {account.rows:,} rows"
+    rows = f"{account.rows:,} row{'' if account.rows == 1 else 's'}"
+    return f"{_epochs(account.checked)}: {len(account.landed)} landed once{empty}, {rows}"

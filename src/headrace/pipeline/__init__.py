@@ -1,4 +1,4 @@
-"""A pipeline file: one Spark source, SQL steps, one Lance table; and how it is run."""
+"""Pipeline files: one Spark source, SQL steps and one Lance table, run as a Spark query."""
 
 from headrace.pipeline.config import Pipeline, load
 

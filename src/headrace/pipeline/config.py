@@ -1,7 +1,4 @@
-"""The pipeline file: what it may say, checked, with errors that point at the line.
-
-Loads neither Spark nor Lance.
-"""
+"""Load and check a pipeline file; errors name the file, the line and the key. Imports neither Spark nor Lance."""
 
 from __future__ import annotations
 
@@ -29,8 +26,8 @@ _KINDS = {"str": "text", "int": "a whole number", "bool": "true or false", "arra
 _CHOICES = {"table.mode": ("append", "complete", "update", "upsert"), "table.on_table_replaced": ("fail", "accept")}
 
 
-class _Quiet:
-    """Shows the names of what may be secret, and no values."""
+class _Redacted:
+    """A repr that shows the names of options, but not their values, which may be secret."""
 
     def __repr__(self) -> str:
         shown = {
@@ -42,14 +39,14 @@ class _Quiet:
     __struct_fields__: tuple[str, ...]
 
 
-class Source(_Quiet, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where rows come from: any streaming source of Spark.
+class Source(_Redacted, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The source: any streaming source of Spark.
 
     Attributes:
-        format: Spark's name of it, such as ``json``, ``rate``, ``lance`` or ``kafka``.
-        path: Where it is, for those that are somewhere.
-        schema: The columns, as in a CREATE TABLE; files need it.
-        options: Whatever else it can be told.
+        format: The source's format, such as ``json``, ``rate``, ``lance`` or ``kafka``.
+        path: The path, for formats that have one.
+        schema: The columns, as in CREATE TABLE; file formats need it.
+        options: The source's options.
     """
 
     format: str
@@ -59,30 +56,30 @@ class Source(_Quiet, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 
 class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A query over what came before: ``source``, or the name of an earlier step.
+    """A query over ``source`` or an earlier step.
 
     Attributes:
-        sql: The query, in Spark's SQL.
-        name: What later steps call it.
+        sql: The query, in Spark SQL.
+        name: The name by which later steps refer to it.
     """
 
     sql: str
     name: str | None = None
 
 
-class TableConfig(_Quiet, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """Where rows go.
+class TableConfig(_Redacted, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The table that rows land in.
 
     Attributes:
         uri: The Lance table.
-        mode: What becomes of rows that are there.
-        keys: The columns by which rows are recognised, for ``upsert``.
-        create: Whether to make a table that is not there.
-        merge_schema: Whether to add columns that it does not have.
-        on_table_replaced: Whether to continue in a table that no longer has the epochs that landed in it.
-        compact_every_epochs: Put small files together after every so many epochs.
-        compact_above_fragments: Put small files together when there are more of them.
-        retain_versions: Keep so many versions, after that.
+        mode: Whether rows are appended, replace all rows, or are merged by key.
+        keys: The key columns, for ``upsert``.
+        create: Whether to create the table if it does not exist.
+        merge_schema: Whether to add columns that the table does not have.
+        on_table_replaced: Whether to fail or continue if the table no longer contains the epochs that landed in it.
+        compact_every_epochs: Compact every this many epochs.
+        compact_above_fragments: Compact when there are more small fragments than this.
+        retain_versions: After compacting, keep this many versions.
         storage: Storage options of the object store.
     """
 
@@ -98,12 +95,12 @@ class TableConfig(_Quiet, msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
     storage: dict[str, Any] = {}
 
 
-class Spark(_Quiet, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The Spark that runs it.
+class Spark(_Redacted, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The Spark session.
 
     Attributes:
-        master: Its address; ``local[*]`` is one inside this process.
-        conf: Settings of the session.
+        master: The master URL; ``local[*]`` runs Spark on this machine.
+        conf: Configuration of the session.
     """
 
     master: str = "local[*]"
@@ -111,16 +108,17 @@ class Spark(_Quiet, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 
 class Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """A whole file.
+    """A pipeline file.
 
     Attributes:
-        name: The key by which landed epochs are recognised; it is the query's for good.
-        source: Where rows come from.
-        table: Where they go.
-        step: What is done with them, in this order.
-        checkpoint: Spark's own notes of how far it is.
-        trigger: With ``--follow``, how often an epoch begins, as in ``10 seconds``; at once if not given.
-        spark: The Spark that runs it.
+        name: The query's key in the table's transaction log; it must not change.
+        source: The source.
+        table: The table.
+        step: The queries between them, in this order.
+        checkpoint: The checkpoint location of the Spark query.
+        trigger: With ``--follow``, the trigger interval, such as ``10 seconds``; None starts each epoch as soon as
+            the one before is done.
+        spark: The Spark session.
     """
 
     name: str
@@ -133,22 +131,22 @@ class Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
-    """Read a pipeline file. Relative paths in it are relative to the file; ``${NAME}`` is taken from the environment.
+    """Read a pipeline file. Relative paths are relative to the file; ``${NAME}`` is an environment variable.
 
     Raises:
-        StorageError: It cannot be read.
-        ConfigurationError: It says something it may not; the message has the file, the line and the key.
+        StorageError: The file cannot be read.
+        ConfigurationError: The content is not valid; the message names the file, the line and the key.
     """
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(
-            f"{path} cannot be read: {error}", hint="headrace init writes a file to begin with."
+            f"{path} cannot be read: {error}", hint="check the path, or write an example with headrace init."
         ) from None
     try:
         raw = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{path} is not TOML: {error}") from None
+        raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
     return _Checker(path, text, environment).check(raw)
 
 
@@ -198,17 +196,15 @@ class _Checker:
                 self.refuse(f"step[{number}].sql", "must not be empty.")
             if step.name is not None:
                 if not _NAME.fullmatch(step.name):
-                    self.refuse(
-                        f"step[{number}].name", f"is {step.name!r}; it must be a name of letters, digits and _."
-                    )
+                    self.refuse(f"step[{number}].name", f"is {step.name!r}; it may contain only letters, digits and _.")
                 if step.name in names:
-                    self.refuse(f"step[{number}].name", f"is {step.name!r}, which is taken.")
+                    self.refuse(f"step[{number}].name", f"is {step.name!r}, which is already used.")
                 names.append(step.name)
         table = found.table
         if table.mode == "upsert" and not table.keys:
-            self.refuse("table.mode", "is upsert, which needs keys.", hint='as in keys = ["id"].')
+            self.refuse("table.mode", "is upsert, which needs keys.", hint='set keys, for example keys = ["id"].')
         if table.keys and table.mode != "upsert":
-            self.refuse("table.keys", "goes with mode upsert only.")
+            self.refuse("table.keys", "is only allowed with mode upsert.")
         for name in ("compact_every_epochs", "compact_above_fragments", "retain_versions"):
             value = getattr(table, name)
             if value is not None and value < 1:
@@ -219,21 +215,21 @@ class _Checker:
         place = f"{self._path}:{line}" if line else f"{self._path}"
         raise ConfigurationError(f"{place}: {key} {what}", hint=hint)
 
-    def _explain(self, said: str, raw: dict[str, Any]) -> NoReturn:
-        """Put what the decoder says into words, with the line."""
-        place = _PLACE.search(said)
+    def _explain(self, message: str, raw: dict[str, Any]) -> NoReturn:
+        """Raise msgspec's message as a ConfigurationError with the line."""
+        place = _PLACE.search(message)
         where = place[1] if place else ""
-        what = said[: place.start()] if place else said
+        what = message[: place.start()] if place else message
         inside = f"{where}." if where else ""
         if unknown := _UNKNOWN.search(what):
             allowed = _fields_at(where)
             near = difflib.get_close_matches(unknown[1], allowed, 1)
-            hint = f"did you mean {near[0]}?" if near else f"it can have {', '.join(allowed)}."
+            hint = f"did you mean {near[0]}?" if near else f"the known keys are {', '.join(allowed)}."
             self.refuse(f"{inside}{unknown[1]}", "is not known.", hint)
         if missing := _MISSING.search(what):
             self.refuse(where or missing[1], f"needs {missing[1]}." if where else "is missing.")
         if enum := _ENUM.search(what):
-            self.refuse(where, f"is {enum[1]}; it can be {', '.join(_CHOICES[where])}.")
+            self.refuse(where, f"is {enum[1]}; it must be one of {', '.join(_CHOICES[where])}.")
         for name, word in _KINDS.items():
             what = re.sub(rf"`{name}`|\b{name}\b(?=[ |`])", word, what)
         what = (
@@ -242,7 +238,7 @@ class _Checker:
         self.refuse(where, f"{what}.")
 
     def _filled(self, value: Any, key: str) -> Any:
-        """With ``${NAME}`` replaced."""
+        """Return the value with every ``${NAME}`` replaced."""
         if isinstance(value, dict):
             return {name: self._filled(each, f"{key}.{name}" if key else name) for name, each in value.items()}
         if isinstance(value, list):
@@ -264,7 +260,7 @@ def _fields_at(place: str) -> list[str]:
 
 
 def _resolved(location: str, folder: Path) -> str:
-    """A path, relative to the file; a URI as it is."""
+    """Return a path relative to ``folder``; a URI unchanged."""
     if "://" in location or location.startswith("file:"):
         return location
     return str(folder / Path(location).expanduser())

@@ -1,4 +1,4 @@
-"""Java, which Spark needs: where it is, and whether it is new enough."""
+"""Find the Java that Spark uses, and check that it is new enough."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 def find_java() -> tuple[str, int]:
-    """The Java that Spark will use, and its major version.
+    """Return the path of the Java that Spark will use, and its major version.
 
     Raises:
-        MissingExtraError: There is none, or it does not run.
+        MissingExtraError: There is no Java, or it cannot be run.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if java is None:
-        raise MissingExtraError(f"Spark needs Java {OLDEST} or newer, and there is none on this machine.", hint=_HINT)
+        raise MissingExtraError(f"Spark needs Java {OLDEST} or newer, but no Java was found.", hint=_HINT)
     try:
         done = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
-        where = f"JAVA_HOME is {home}" if home else f"it is {java}"
-        raise MissingExtraError(f"Spark needs Java, and that does not run: {where}: {error}", hint=_HINT) from error
+        where = f"{java} (JAVA_HOME is {home})" if home else java
+        raise MissingExtraError(f"Spark needs Java, but {where} cannot be run: {error}", hint=_HINT) from error
     found = _VERSION.search(done.stderr + done.stdout)
     return java, int(found[1]) if found else 0
 
 
 def require_java() -> None:
-    """Check that there is a Java that is new enough.
+    """Check that there is a Java, and that it is new enough.
 
     Raises:
-        MissingExtraError: There is not.
+        MissingExtraError: There is no Java, it cannot be run, or it is too old.
     """
     java, version = find_java()
     if version < OLDEST:
-        raise MissingExtraError(f"Spark needs Java {OLDEST} or newer, and {java} is Java {version}.", hint=_HINT)
+        raise MissingExtraError(f"Spark needs Java {OLDEST} or newer, but {java} is Java {version}.", hint=_HINT)

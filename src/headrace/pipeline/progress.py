@@ -1,4 +1,4 @@
-"""How a pipeline is getting on, epoch by epoch."""
+"""The progress of a pipeline, per epoch and in total."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.tables.commit.landed import Landed
 
-# Spark's names of what it does in an epoch, by ours.
+# Our phases of an epoch, each with Spark's names in durationMs.
 _PHASES = {
     "reading ahead": ("latestOffset", "getOffset", "setOffsetRange", "getEndOffset"),
     "planning": ("getBatch", "queryPlanning"),
     "noting": ("walCommit", "commitOffsets", "commitBatch"),
 }
-# Only a trigger that runs an epoch has this one.
+# Present only in the progress of a trigger that ran an epoch.
 _RUNS = "addBatch"
-# Kafka's.
+# A metric of the Kafka source.
 _BEHIND = "avgOffsetsBehindLatest"
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One epoch.
+    """The progress of one epoch.
 
     Attributes:
-        epoch: Its number.
-        rows_in: Rows that the source gave.
-        rows_landed: Rows that came into the table.
-        rows_per_second: Rows that the source gave, per second of the epoch.
-        seconds: How long it took.
-        phases: That, in parts.
-        version: The table's version that holds its rows, if it has one.
-        was_skipped: Whether it had landed before.
-        lag: How far behind its source the pipeline is, and in what; None if the source does not tell, as files do not.
+        epoch: The epoch's number.
+        rows_in: Rows read from the source.
+        rows_landed: Rows that landed in the table.
+        rows_per_second: Rows read from the source, per second of the epoch.
+        seconds: The epoch's duration.
+        phases: The seconds of each phase.
+        version: The version that landed its rows; None if it had none.
+        was_skipped: Whether it was skipped because it had landed before.
+        lag: How far the pipeline is behind its source, and the unit; None if the source does not report it, such as
+            files.
     """
 
     epoch: int
@@ -51,14 +52,14 @@ class Progress:
 
 @dataclass(slots=True)
 class Totals:
-    """All epochs of a run so far.
+    """The totals of a run so far.
 
     Attributes:
         epochs: Epochs that landed.
-        skipped: Epochs that had landed before.
+        skipped: Epochs that were skipped because they had landed before.
         empty: Epochs without rows.
         rows: Rows that landed.
-        version: The newest version of the table that is known.
+        version: The newest known version of the table.
     """
 
     epochs: int = 0
@@ -68,7 +69,7 @@ class Totals:
     version: int | None = None
 
     def add(self, progress: Progress) -> None:
-        """One epoch more."""
+        """Add one epoch."""
         self.version = progress.version if progress.version is not None else self.version
         if progress.was_skipped:
             self.skipped += 1
@@ -81,29 +82,30 @@ class Totals:
 
 @dataclass
 class Reports:
-    """What the sink has told of epochs of which Spark has yet to tell."""
+    """The epochs that the sink has landed, and for which Spark has not reported progress yet."""
 
     landed: dict[int, Landed] = field(default_factory=dict)
 
     def note(self, landed: Landed) -> None:
-        """The sink is done with an epoch."""
+        """Record an epoch that the sink has landed or skipped."""
         self.landed[landed.epoch] = landed
 
-    def progress(self, rowless_before: Mapping[str, Any]) -> Progress | None:
-        """What Spark and the sink say of an epoch together; None if Spark's event is about no epoch, or an older one.
+    def progress(self, event: Mapping[str, Any]) -> Progress | None:
+        """Return an epoch's progress from Spark's event and the sink's record of it.
 
-        While a query is idle, Spark reports triggers that found nothing, under the number that the next epoch gets.
+        Return None if the event is not of an epoch, or of one that was returned already. While a query is idle, Spark
+        reports triggers without rows under the next epoch's number.
         """
-        durations: Mapping[str, int] = rowless_before.get("durationMs") or {}
+        durations: Mapping[str, int] = event.get("durationMs") or {}
         if _RUNS not in durations:
             return None
-        landed = self.landed.pop(int(rowless_before["batchId"]), None)
+        landed = self.landed.pop(int(event["batchId"]), None)
         if landed is None:
             return None
         seconds = durations.get("triggerExecution", 0) / 1000
         phases = {name: sum(durations.get(each, 0) for each in parts) / 1000 for name, parts in _PHASES.items()}
         phases |= {"writing": landed.seconds_writing, "committing": landed.seconds_committing}
-        rows = sum(int(source.get("numInputRows", 0)) for source in rowless_before.get("sources", []))
+        rows = sum(int(source.get("numInputRows", 0)) for source in event.get("sources", []))
         return Progress(
             landed.epoch,
             rows,
@@ -113,7 +115,7 @@ class Reports:
             phases,
             landed.version,
             landed.was_skipped,
-            _lag(rowless_before.get("sources", [])),
+            _lag(event.get("sources", [])),
         )
 
 
@@ -128,11 +130,11 @@ def _lag(sources: list[Mapping[str, Any]]) -> tuple[int, str] | None:
     return None
 
 
-def _offset(rowless_before: Any) -> Any:
-    """An offset, which comes as JSON or as what that means, by the version of Spark."""
-    if not isinstance(rowless_before, str):
-        return rowless_before
+def _offset(value: Any) -> Any:
+    """Return an offset as a mapping; some versions of Spark report it as JSON text."""
+    if not isinstance(value, str):
+        return value
     try:
-        return json.loads(rowless_before)
+        return json.loads(value)
     except ValueError:
         return None

@@ -1,4 +1,4 @@
-"""A pipeline on the move: the query is started, watched, and stopped at an epoch's end."""
+"""Run a pipeline: start the Spark query, report its progress, and stop it after an epoch."""
 
 from __future__ import annotations
 
@@ -17,47 +17,47 @@ if TYPE_CHECKING:
 
     from headrace.pipeline.config import Pipeline
 
-# Spark's word for a mode of ours: rows that are merged by key come as they change.
+# Spark's output mode for each mode of the table. An upsert merges the rows that changed.
 _OUTPUT_MODES = {"append": "append", "complete": "complete", "update": "update", "upsert": "update"}
 
-_LOOK_SECONDS = 0.2
-_PATIENCE_SECONDS = 20.0
+_POLL_SECONDS = 0.2
+_STOP_SECONDS = 20.0
 
 
 class Stop:
-    """Somebody wants the job to stop: after the epoch that is going on, or, asked again, at once."""
+    """A request to stop the job: after the current epoch or, when requested again, immediately."""
 
     def __init__(self) -> None:
         self._asked = threading.Event()
         self._now = threading.Event()
 
     def ask(self) -> None:
-        """Ask once more."""
+        """Request a stop; the second call requests it immediately."""
         (self._now if self._asked.is_set() else self._asked).set()
 
     @property
     def is_asked(self) -> bool:
-        """Whether no further epoch is to begin."""
+        """Whether no further epoch may start."""
         return self._asked.is_set()
 
     @property
     def is_now(self) -> bool:
-        """Whether the epoch that is going on is not to be waited for."""
+        """Whether to stop without waiting for the current epoch."""
         return self._now.is_set()
 
 
 class _StopError(Exception):
-    """Ends the query before an epoch that is not wanted any more has done anything."""
+    """Fails the epoch that Spark starts after a stop was requested, before it writes anything."""
 
 
 class Job:
     """One run of a pipeline.
 
     Args:
-        pipeline: What to run.
-        spark: Where to run it.
-        follow: Whether to go on when all there is has landed.
-        stop: How it is told to stop.
+        pipeline: The pipeline to run.
+        spark: The session to run it in.
+        follow: Whether to keep running when all available rows have landed.
+        stop: The request to stop; None if there will be none.
     """
 
     def __init__(self, pipeline: Pipeline, spark: SparkSession, *, follow: bool, stop: Stop | None = None) -> None:
@@ -87,26 +87,30 @@ class Job:
         on_progress: Callable[[Progress, Totals], object] = lambda *_: None,
         on_stopping: Callable[[], object] = lambda: None,
     ) -> Totals:
-        """Run until all there is has landed, or until it is told to stop.
+        """Run until all available rows have landed, or until a stop is requested.
 
         Args:
             on_progress: Called after each epoch.
-            on_stopping: Called once if it was told to stop.
+            on_stopping: Called once when a stop was requested.
+
+        Returns:
+            The totals of the run.
 
         Raises:
             PlanError: The source or a step cannot be planned.
-            HeadraceError: The query failed, and why.
+            ConfigurationError: A step does not read the stream.
+            HeadraceError: The query failed.
         """
         totals = Totals()
-        query, is_told = self._start(), False
+        query, is_announced = self._start(), False
 
         def report() -> None:
-            nonlocal is_told
-            for progress in self._news(query):
+            nonlocal is_announced
+            for progress in self._new_progress(query):
                 totals.add(progress)
                 on_progress(progress, totals)
-            if self._stop.is_asked and not is_told:
-                is_told = True
+            if self._stop.is_asked and not is_announced:
+                is_announced = True
                 on_stopping()
 
         try:
@@ -142,7 +146,12 @@ class Job:
             raise _explained(error) from error
 
     def _frame(self) -> DataFrame:
-        """The source, and the steps over it."""
+        """Return the DataFrame of the last step.
+
+        Raises:
+            PlanError: The source or a step cannot be planned.
+            ConfigurationError: A step does not read the stream.
+        """
         source = self._pipeline.source
         reader = self._spark.readStream.format(source.format)
         try:
@@ -160,13 +169,17 @@ class Job:
                 raise PlanError(f"Step {which} cannot be planned: {_first_line(error)}") from error
             if not frame.isStreaming:
                 raise ConfigurationError(
-                    f"Step {number} does not read the stream.", hint="select from source, or from a step before."
+                    f"Step {number} does not read the stream.", hint="select from source, or from an earlier step."
                 )
             frame.createOrReplaceTempView(step.name or f"step{number}")
         return frame
 
     def _land(self, df: Any, epoch: int) -> None:
-        """Called by Spark for each epoch, on a thread of its own."""
+        """Land an epoch.
+
+        Runs on: the driver, on Spark's callback thread. Called: for each epoch, again after a restart. On failure: the
+        query stops.
+        """
         try:
             if self._stop.is_asked:
                 raise _StopError
@@ -176,33 +189,33 @@ class Job:
             raise
 
     def _await(self, query: StreamingQuery) -> bool:
-        return bool(query.awaitTermination(_LOOK_SECONDS))  # type: ignore[arg-type]
+        return bool(query.awaitTermination(_POLL_SECONDS))  # type: ignore[arg-type]
 
-    def _news(self, query: StreamingQuery) -> list[Progress]:
-        """The epochs of which Spark has told since the last time."""
+    def _new_progress(self, query: StreamingQuery) -> list[Progress]:
+        """Return the epochs that Spark has reported since the last call."""
         if not self._reports.landed:
             return []
-        found = (self._reports.progress(_as_mapping(rowless_before)) for rowless_before in query.recentProgress)
+        found = (self._reports.progress(_as_mapping(event)) for event in query.recentProgress)
         return [progress for progress in found if progress is not None]
 
 
 def _end(query: StreamingQuery) -> None:
-    """Stop a query, or give up on it after a while: Spark waits for code of ours that does not return."""
+    """Stop a query, with a timeout: Spark waits for the `foreachBatch` callback, which may not return."""
     stopping = threading.Thread(target=_quietly, args=(query.stop,), daemon=True)
     stopping.start()
-    stopping.join(_PATIENCE_SECONDS)
+    stopping.join(_STOP_SECONDS)
 
 
 def _quietly(call: Callable[[], object]) -> None:
     try:
         call()
-    except Exception:  # noqa: BLE001 - Spark is going down, or has
+    except Exception:  # noqa: BLE001 - Spark is shutting down
         return
 
 
-def _as_mapping(rowless_before: Any) -> Any:
-    """Spark's progress, which is a mapping or a value of its own, by its version."""
-    return rowless_before if isinstance(rowless_before, dict) else json.loads(rowless_before.json)
+def _as_mapping(event: Any) -> Any:
+    """Return Spark's progress event as a mapping; newer versions of Spark have a class for it."""
+    return event if isinstance(event, dict) else json.loads(event.json)
 
 
 def _explained(error: Exception) -> HeadraceError:
@@ -210,7 +223,7 @@ def _explained(error: Exception) -> HeadraceError:
         return error
     if type(error).__name__ in ("AnalysisException", "IllegalArgumentException"):
         return PlanError(f"The pipeline cannot be planned: {_first_line(error)}")
-    return ExecutionError(f"The query failed: {_first_line(error)}", hint="the log has all that Spark said.")
+    return ExecutionError(f"The query failed: {_first_line(error)}", hint="see Spark's output in the log.")
 
 
 def _first_line(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The Spark session a pipeline runs in: embedded, quiet and on loopback, unless the file says otherwise."""
+"""Start the Spark session of a pipeline: by default local, on the loopback interface and without console output."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def start_spark(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     """Start Spark for a pipeline.
 
     Args:
-        pipeline: What it is for.
-        master: The Spark to use, instead of the one the file names.
+        pipeline: The pipeline.
+        master: The master URL; None for the one in the file.
 
     Raises:
-        MissingExtraError: pyspark or Java is not there, or too old.
-        ConfigurationError: Spark refuses a setting, or does not start.
+        MissingExtraError: pyspark or Java is not installed, or too old.
+        ConfigurationError: Spark rejects a setting, or does not start.
     """
     require_pyspark()
     require_java()
@@ -54,9 +54,9 @@ def start_spark(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     except Exception as error:  # py4j raises anything, and the launcher RuntimeError
         raise ConfigurationError(
             f"Spark did not start on {master}: {str(error).splitlines()[0]}",
-            hint="the log has what Spark itself said; check spark.master and spark.conf in the file.",
+            hint="see Spark's output in the log; check spark.master and spark.conf in the file.",
         ) from error
     register(spark)
-    # It repeats errors of SQL on standard error, in JSON, where they are raised as well.
+    # It logs SQL errors to standard error as JSON; they are raised as well.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     return spark

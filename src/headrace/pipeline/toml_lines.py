@@ -1,4 +1,4 @@
-"""On which line of a TOML file a key stands, which its parser does not tell."""
+"""Find the line of a key in a TOML file, which `tomllib` does not report."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _QUOTES = re.compile(r"\"\"\"|" + r"'''")
 
 
 def line_of(text: str, key: str) -> int | None:
-    """The line, counted from 1, of a key such as ``source.options.path`` or ``step[1].sql``.
+    """Return the line, counted from 1, of a key such as ``source.options.path`` or ``step[1].sql``.
 
-    If the key is not there, the line of the table it would be in; None if that is not there either.
+    If the key does not exist, return the line of the innermost table around it; None if there is none.
     """
     places: dict[str, int] = {}
     for name, line in _places(text):
@@ -30,7 +30,7 @@ def line_of(text: str, key: str) -> int | None:
 
 
 def _outer(key: str) -> Iterator[str]:
-    """The tables around a key, innermost first."""
+    """Yield the tables around a key, innermost first."""
     while key:
         key = key.rpartition("[")[0] if key.endswith("]") else key.rpartition(".")[0]
         if key:
@@ -59,5 +59,5 @@ def _places(text: str) -> list[tuple[str, int]]:
 
 
 def _plain(key: str) -> str:
-    """Without spaces around dots, and without quotes."""
+    """Return a key without spaces around dots and without quotes."""
     return ".".join(part.strip("\"'") for part in re.findall(_PART, key))

@@ -1,4 +1,4 @@
-"""The data source Spark knows by name; everything it does is loaded when it does it."""
+"""The data source that Spark loads by name. It imports readers and writers only when Spark asks for them."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class LanceDataSource(DataSource):
         return "lance"
 
     def schema(self) -> StructType:
-        """The schema of what is read, unless the user gives one.
+        """Return the schema of a read for which the user gave none.
 
-        Runs on: the driver. Called: when a frame is made. On failure: no frame is made.
+        Runs on: the driver. Called: when a DataFrame is created. On failure: no DataFrame is created.
 
         Raises:
             ConfigurationError: An option is wrong.
-            TableNotFoundError: There is no table.
+            TableNotFoundError: The table does not exist.
             SchemaMismatchError: Spark has no type for a column.
         """
         from headrace.spark import options
@@ -38,7 +38,7 @@ class LanceDataSource(DataSource):
         return found
 
     def reader(self, schema: StructType) -> LanceBatchReader:
-        """A reader of one version.
+        """Return a batch reader, which reads one version.
 
         Runs on: the driver. Called: once per scan. On failure: the query fails.
 
@@ -52,7 +52,7 @@ class LanceDataSource(DataSource):
         return (FilteringBatchReader if settings.pushes_filters else LanceBatchReader)(settings, schema)
 
     def streamReader(self, schema: StructType) -> LanceStreamReader:
-        """A reader of what the table gets.
+        """Return a streaming reader, which reads the rows that are added to the table.
 
         Runs on: the driver. Called: when a query is started. On failure: the query stops.
 
@@ -65,15 +65,15 @@ class LanceDataSource(DataSource):
         return LanceStreamReader(options.stream_reading(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> LanceStreamWriter:
-        """A writer for one epoch of a stream.
+        """Return a writer for one epoch of a stream.
 
         Runs on: the driver. Called: for each epoch before its tasks, and before each commit. On failure: the query
         stops before anything is written.
 
         Raises:
             ConfigurationError: An option is wrong.
-            TableNotFoundError: There is no table.
-            TableReplacedError: There is no table any more, and the checkpoint is not new.
+            TableNotFoundError: The table does not exist, and ``createTable`` is not set.
+            TableReplacedError: The table no longer exists, and the checkpoint is not new.
             SchemaMismatchError: The rows do not fit the table.
         """
         from headrace.spark import options
@@ -83,12 +83,13 @@ class LanceDataSource(DataSource):
         return LanceStreamWriter(settings, schema, overwrite, self.options.get("checkpointLocation", ""))
 
     def writer(self, schema: StructType, overwrite: bool) -> LanceBatchWriter:
-        """A writer for a batch job.
+        """Return a writer for a batch job.
 
         Runs on: the driver. Called: once per job. On failure: the job fails before anything is written.
 
         Raises:
             ConfigurationError: An option is wrong.
+            TableNotFoundError: The table does not exist, and ``createTable`` is not set.
             SchemaMismatchError: The rows do not fit the table.
         """
         from headrace.spark import options
@@ -98,7 +99,7 @@ class LanceDataSource(DataSource):
 
 
 class HeadraceDataSource(LanceDataSource):
-    """``format("headrace")``: the same, under a name that no other source on the class path can take."""
+    """``format("headrace")``: the same source under a second name, which no other source on the class path uses."""
 
     @classmethod
     def name(cls) -> str:

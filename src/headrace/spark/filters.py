@@ -1,4 +1,4 @@
-"""Spark's filters as conditions in Lance's SQL, where both mean the same."""
+"""Translate Spark's filters to Lance's SQL, where both have the same meaning."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 Pushed = Any
-"""One of ``pyspark.sql.datasource``'s filters, which only newer versions of it have."""
+"""A filter of ``pyspark.sql.datasource``; not all supported versions of pyspark have the classes."""
 
 _COMPARISONS = {
     "EqualTo": "=",
@@ -26,9 +26,9 @@ class _UntranslatableError(Exception):
 
 
 def conditions(pushed: Pushed, schema: pa.Schema) -> list[str]:
-    """The condition a filter stands for; none where Lance might see it otherwise.
+    """Return a filter as a condition in Lance's SQL; an empty list if Lance might evaluate it differently.
 
-    Floats are left to Spark, for which 0.0 and -0.0 are equal.
+    Filters on floats are not translated: for Spark, 0.0 and -0.0 are equal.
     """
     try:
         return [_condition(pushed, schema)]
@@ -60,7 +60,7 @@ def _column(attribute: tuple[str, ...]) -> str:
 
 
 def _literals(attribute: tuple[str, ...], schema: pa.Schema) -> Callable[[Any], str]:
-    """How values are written that are compared with a column."""
+    """Return the function that writes a value as a literal of a column's type."""
     kind = _type_of(attribute, schema)
     for is_kind, python, write in (
         (pa.types.is_integer, int, str),

@@ -1,4 +1,4 @@
-"""The readers Spark calls: the driver plans splits, tasks read them. Thin: `tables` does the work."""
+"""The readers that Spark calls: the driver plans splits, tasks read them. `headrace.tables` does the work."""
 
 from __future__ import annotations
 
@@ -27,24 +27,30 @@ try:
         ReadMaxFiles,
         SupportsTriggerAvailableNow,
     )
-except ImportError:  # Before 4.2 a stream takes all there is.
+except ImportError:  # Before 4.2, a trigger always reads everything.
     HAS_LIMITS = False
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """A stand-in, so that the reader can be defined."""
+        """Replaces the missing class, so that the reader can be defined."""
 else:
     HAS_LIMITS = True
 
 
 @dataclass
 class Part(InputPartition):
-    """What one task reads."""
+    """The splits that one task reads."""
 
     splits: tuple[Split, ...]
 
 
 def schema_of(settings: ReadSettings) -> Any:
-    """The Spark schema of what is read."""
+    """Return the Spark schema of a read.
+
+    Raises:
+        TableNotFoundError: The table does not exist.
+        ConfigurationError: There is no such version or column.
+        SchemaMismatchError: Spark has no type for a column.
+    """
     snapshot = open_for(settings)
     fields = list(table_schema(snapshot, settings.columns))
     return spark_schema(pa.schema([*fields, *(FEED_FIELDS if settings.feed.with_updates else ())]))
@@ -59,7 +65,7 @@ class LanceBatchReader(DataSourceReader):
         self._conditions = [f"({settings.filter})"] if settings.filter else []
 
     def partitions(self) -> list[InputPartition]:
-        """Deal the table's fragments out.
+        """Plan the table's fragments as tasks.
 
         Runs on: the driver. Called: once per scan. On failure: the query fails.
         """
@@ -68,20 +74,20 @@ class LanceBatchReader(DataSourceReader):
         return _parts(whole_table(snapshot, is_filtered=bool(self._conditions)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read some fragments.
+        """Read one task's splits.
 
-        Runs on: an executor. Called: once per attempt of a task. On failure: the task is tried again.
+        Runs on: an executor. Called: once per attempt of a task. On failure: Spark retries the task.
         """
-        if not isinstance(partition, Part):  # A table without rows has no parts, and Spark then makes one up.
+        if not isinstance(partition, Part):  # For a table without rows, Spark makes up one partition.
             return iter(())
         return read(partition.splits, self._settings.location, self._schema, condition=" AND ".join(self._conditions))
 
 
 class FilteringBatchReader(LanceBatchReader):
-    """A batch reader that takes Spark's filters; Spark refuses it unless its filter pushdown is on."""
+    """A batch reader that accepts Spark's filters; Spark rejects it unless filter pushdown is enabled."""
 
     def pushFilters(self, filters: Sequence[Pushed]) -> Iterator[Pushed]:
-        """Take over what Lance can tell too; Spark checks every row again, so nothing depends on their agreement.
+        """Push the filters that Lance can evaluate into the scan. Spark still evaluates all of them on every row.
 
         Runs on: the driver. Called: once per scan, before `partitions`. On failure: the query fails.
         """
@@ -91,7 +97,7 @@ class FilteringBatchReader(LanceBatchReader):
 
 
 class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads the rows a table gets."""
+    """Reads the rows that are added to a table."""
 
     def __init__(self, settings: ReadSettings, schema: Any) -> None:
         self._settings = settings
@@ -99,7 +105,7 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last: int | None = None
         if settings.feed.limit != NO_LIMIT and not HAS_LIMITS:
             raise ConfigurationError(
-                "Limits per trigger need Spark 4.2 or newer.", hint="leave the max...PerTrigger options out."
+                "Limits per trigger need Spark 4.2 or newer.", hint="remove the max...PerTrigger options."
             )
 
     @cached_property
@@ -109,8 +115,8 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         rules = self._settings.feed
         if rules.with_updates and not snapshot.dataset.has_stable_row_ids:
             raise ConfigurationError(
-                f"readChangeFeed needs a table with stable row ids, and {self._settings.location} has none.",
-                hint="make the table with enable_stable_row_ids=True.",
+                f"readChangeFeed needs a table with stable row ids, but {self._settings.location} has none.",
+                hint="create the table with enable_stable_row_ids=True.",
             )
         wanted = self._schema if not rules.with_updates else pa.schema(list(self._schema)[: -len(FEED_FIELDS)])
         require_fit(wanted, snapshot.schema, str(self._settings.location))
@@ -124,18 +130,18 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _origin(self) -> str:
         try:
             return self._beginning.origin
-        except HeadraceError:  # Gone, which matters only to a query that has yet to begin; that one asks itself.
+        except HeadraceError:  # Only a new query needs it, and `initialOffset` raises there.
             return ""
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a query without a checkpoint begins.
+        """Return the offset at which a query without a checkpoint starts.
 
-        Runs on: the driver. Called: for the first epoch, whenever that is run. On failure: the query stops.
+        Runs on: the driver. Called: each time the first epoch is run. On failure: the query stops.
         """
         return self._beginning.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Tell Spark that there is a limit, so that it tells us when there shall be none.
+        """Return whether there is a limit, so that Spark passes `ReadAllAvailable` when it must be ignored.
 
         Runs on: the driver. Called: for each trigger. On failure: it never fails.
         """
@@ -143,42 +149,42 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if limit == NO_LIMIT else ReadMaxFiles(limit.files or 1)
 
     def latestOffset(self, start: dict[str, Any] | None = None, limit: ReadLimit | None = None) -> dict[str, Any]:
-        """How far the next trigger goes.
+        """Return the offset up to which the next trigger reads.
 
         Runs on: the driver. Called: for each trigger. On failure: the query stops.
         """
-        if start is None:  # Before 4.2, where Spark does not say.
+        if start is None:  # Spark before 4.2 does not pass it.
             newest = self._feed.newest()
             return Offset(newest + 1, 0, False, self._feed.transaction(newest), self._origin).to_json()
         most = Limit() if isinstance(limit, ReadAllAvailable) else self._settings.feed.limit
         return self._feed.advance(Offset.from_json(start), most, self._last).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Keep in mind where an AvailableNow run ends.
+        """Fix the version at which an AvailableNow query ends.
 
-        Runs on: the driver. Called: once, at the start of such a run. On failure: the query stops.
+        Runs on: the driver. Called: once, when such a query starts. On failure: the query stops.
         """
         self._last = self._feed.newest()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """The end of the table, from which the query's progress shows how far behind it is.
+        """Return the table's end, from which the query's progress reports the lag.
 
         Runs on: the driver. Called: after each trigger. On failure: the query stops.
         """
         return Offset(self._feed.newest() + 1).to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Deal out the rows between two offsets.
+        """Plan the rows between two offsets as tasks.
 
-        Runs on: the driver. Called: for each trigger that has something to read, and again after a restart if Spark
-        had not noted that it was done. On failure: the query stops.
+        Runs on: the driver. Called: for each trigger that has rows to read, and again after a restart if Spark had
+        not committed the epoch. On failure: the query stops.
         """
         return _parts(self._feed.splits(Offset.from_json(start), Offset.from_json(end)))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read some rows.
+        """Read one task's splits.
 
-        Runs on: an executor. Called: once per attempt of a task. On failure: the task is tried again.
+        Runs on: an executor. Called: once per attempt of a task. On failure: Spark retries the task.
         """
         assert isinstance(partition, Part)
         return read(

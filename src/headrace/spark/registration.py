@@ -1,4 +1,4 @@
-"""Makes the formats known to a Spark session."""
+"""Register the data sources with a Spark session."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from headrace.errors import InvalidArgumentError, MissingExtraError
 
 _OLDEST = (4, 1)
 
-# Spark shows the options of a stream in its plan, and hides only those whose names it takes for secret.
+# Spark shows a stream's options in its plan, and redacts only those whose names match this setting.
 _HIDDEN = "spark.sql.redaction.options.regex"
 _OURS = "^storage[.]|^namespace[.]"
 
 
 def register(spark: Any) -> None:
-    """Make ``format("lance")``, and the same under the name ``headrace``, known to a Spark session.
+    """Register ``format("lance")``, and ``format("headrace")`` as its second name, with a Spark session.
 
-    Where headrace is installed beside pyspark, Spark finds both by itself; registering is for sessions that are
-    remote or were made before. Registering also has the session hide ``storage.`` and ``namespace.`` options where it
-    shows a plan.
+    If headrace is installed next to pyspark, Spark finds both without this call. Call it for remote sessions, and for
+    sessions created before headrace was installed. It also makes the session redact ``storage.`` and ``namespace.``
+    options in plans.
 
     Args:
         spark: The ``SparkSession``.
 
     Raises:
-        MissingExtraError: pyspark is not installed, or its data sources cannot write Arrow streams yet.
-        InvalidArgumentError: It is not a Spark session.
+        MissingExtraError: pyspark is not installed, or too old for data sources that write Arrow streams.
+        InvalidArgumentError: ``spark`` is not a Spark session.
     """
     require_pyspark()
     from headrace.spark.datasource import HeadraceDataSource, LanceDataSource
@@ -33,7 +33,7 @@ def register(spark: Any) -> None:
     registry = getattr(spark, "dataSource", None)
     if registry is None:
         raise InvalidArgumentError(
-            f"register needs a SparkSession, not {type(spark).__name__}.", hint="pass the session itself."
+            f"register needs a SparkSession, not {type(spark).__name__}.", hint="pass the SparkSession."
         )
     for source in (LanceDataSource, HeadraceDataSource):
         if not _is_known(spark, source.name()):
@@ -44,18 +44,18 @@ def register(spark: Any) -> None:
 
 
 def _is_known(spark: Any, name: str) -> bool:
-    """Whether Spark has found the format by itself; to register it again would only make it warn."""
+    """Whether Spark has found the format already; registering it again would log a warning."""
     try:
         return bool(spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name))
-    except Exception:  # noqa: BLE001 - a remote session has no JVM at hand, and each kind says so in its own way
+    except Exception:  # noqa: BLE001 - a remote session has no JVM object, and each kind raises its own error
         return False
 
 
 def require_pyspark(oldest: tuple[int, int] = _OLDEST) -> None:
-    """Check that pyspark is there and new enough.
+    """Check that pyspark is installed and new enough.
 
     Raises:
-        MissingExtraError: It is not.
+        MissingExtraError: pyspark is not installed, or older than ``oldest``.
     """
     wanted = ".".join(map(str, oldest))
     try:
@@ -67,6 +67,6 @@ def require_pyspark(oldest: tuple[int, int] = _OLDEST) -> None:
         ) from None
     if tuple(int(part) for part in pyspark.__version__.split(".")[:2]) < oldest:
         raise MissingExtraError(
-            f'format("lance") needs Spark {wanted} or newer, and this is {pyspark.__version__}.',
+            f'format("lance") needs Spark {wanted} or newer, but pyspark {pyspark.__version__} is installed.',
             hint="use headrace.spark.LanceSink with foreachBatch, which runs on Spark 3.5 and newer.",
         )

@@ -1,4 +1,4 @@
-"""Spark's schemas as Arrow's, as tasks will see them, and a table's schema as Spark's."""
+"""Convert Spark schemas to Arrow, as tasks receive them, and table schemas to Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _PLAIN = {
 
 
 def arrow_schema(schema: Any) -> pa.Schema:
-    """The Arrow schema of batches with a Spark schema, time zones spelled ``UTC``."""
+    """Return the Arrow schema of the batches of a Spark schema, with ``UTC`` as time zone."""
     return pa.schema(
         [pa.field(field.name, _arrow_type(field.dataType), nullable=field.nullable) for field in schema.fields]
     )
@@ -36,12 +36,12 @@ def _arrow_type(kind: Any) -> pa.DataType:
 
     try:
         return to_arrow_type(kind, timezone="UTC")
-    except TypeError:  # Before 4.3 there is no such argument, and the session's zone is written.
+    except TypeError:  # Before 4.3 the argument does not exist, and Spark uses the session's time zone.
         return in_utc(to_arrow_type(kind))
 
 
 def in_utc(kind: pa.DataType) -> pa.DataType:
-    """The same type with time zones spelled ``UTC``, inside of nested types too."""
+    """Return the type with every time zone replaced by ``UTC``, also inside nested types."""
     if pa.types.is_timestamp(kind) and kind.tz is not None:
         return pa.timestamp(kind.unit, "UTC")
     if pa.types.is_struct(kind):
@@ -56,7 +56,7 @@ def in_utc(kind: pa.DataType) -> pa.DataType:
 
 
 def spark_schema(schema: pa.Schema) -> Any:
-    """The Spark schema in which all values of a table's schema can be held.
+    """Return the Spark schema that can represent all values of a table's schema.
 
     Raises:
         SchemaMismatchError: Spark has no type for a column.
@@ -71,14 +71,14 @@ def spark_schema(schema: pa.Schema) -> Any:
         except Exception as error:
             raise SchemaMismatchError(
                 f"Spark has no type for column {field.name!r}, which is {field.type}.",
-                hint="leave it out by naming the others in the columns option.",
+                hint="name the other columns in the columns option.",
             ) from error
         fields.append(StructField(field.name, kind, field.nullable))
     return StructType(fields)
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type, among those Spark knows, that holds all values of a type."""
+    """Return the Spark-compatible type that can represent all values of a type."""
     if is_blob(kind):
         return pa.binary()
     if isinstance(kind, pa.BaseExtensionType):
@@ -91,7 +91,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
         return pa.duration("us")
     if pa.types.is_decimal(kind):
         if kind.precision > _WIDEST_DECIMAL:
-            raise TypeError(f"Spark's decimals have {_WIDEST_DECIMAL} digits at most")
+            raise TypeError(f"Spark decimals have at most {_WIDEST_DECIMAL} digits")
         return pa.decimal128(kind.precision, kind.scale)
     if pa.types.is_fixed_size_binary(kind):
         return pa.binary()

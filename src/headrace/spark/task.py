@@ -1,4 +1,4 @@
-"""Which task this is, and for whom it works: what Spark tells inside one."""
+"""The current Spark task: its partition, query run and epoch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EPOCH_ID = "streaming.sql.batchId"
 
 
 def current_task() -> Task:
-    """The task this thread runs. Runs on executors."""
+    """Return the task that runs on this thread; outside of a task, partition 0. Runs on: an executor."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -23,6 +23,6 @@ def current_task() -> Task:
 
 
 def run_of(context: Any) -> QueryRun | None:
-    """The run that a task, or a driver's thread, belongs to; None outside of a stream."""
+    """Return the query run of a task or of a driver thread; None outside of a stream."""
     run_id, query_id = context.getLocalProperty(RUN_ID), context.getLocalProperty(QUERY_ID)
     return QueryRun(run_id, query_id) if run_id and query_id else None

@@ -1,4 +1,4 @@
-"""The writers Spark calls: tasks write files, the driver commits what they report. Thin: `tables` does the work."""
+"""The writers that Spark calls: tasks write data files, the driver commits them. `headrace.tables` does the work."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from headrace.tables.write.data_files import write_rows
 
 @dataclass
 class CommitMessage(WriterCommitMessage):
-    """A task's report, as text."""
+    """A task's message to the driver, as JSON."""
 
     text: str
 
 
 class _Writer:
-    """What the streaming and the batch writer share."""
+    """The base of the streaming and the batch writer."""
 
     def __init__(self, settings: SinkSettings, schema: Any, overwrite: bool, checkpoint: str = "") -> None:
         self._settings = settings
@@ -42,7 +42,7 @@ class _Writer:
         """Write one partition's rows as data files.
 
         Runs on: an executor. Called: once per attempt of a task, so more than once for a partition that is retried
-        or run speculatively; only the attempt Spark picks is reported. On failure: the task is tried again.
+        or run speculatively; Spark passes one attempt's message to `commit`. On failure: Spark retries the task.
         """
         message = write_rows(
             iterator,
@@ -61,24 +61,24 @@ class _Writer:
 class LanceStreamWriter(_Writer, DataSourceStreamArrowWriter):
     """Lands the epochs of a streaming query.
 
-    Spark makes one on the driver for each epoch, before its tasks, and another before each commit.
+    Spark creates one on the driver for each epoch, before its tasks, and another before each commit.
     """
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Land an epoch.
 
         Runs on: the driver, in a Python process that usually serves the whole query. Called: when all tasks of an
-        epoch are done, and again after a restart if Spark had not noted that it returned. On failure: Spark calls
+        epoch are done, and again after a restart if Spark had not committed the epoch. On failure: Spark calls
         `abort` and the query stops.
         """
-        reports = _reports(messages)
-        EpochSink(self._settings).land(batchId, _run_of(reports, batchId), self._payload(reports))
+        found = _task_messages(messages)
+        EpochSink(self._settings).land(batchId, _run_of(found, batchId), self._payload(found))
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove what the epoch's tasks wrote.
+        """Delete the files that the epoch's tasks wrote.
 
-        Runs on: the driver. Called: when a task has failed for good, or `commit` has. On failure: it never fails;
-        files that stay behind are in no version, and Lance's cleanup removes them.
+        Runs on: the driver. Called: when a task has failed permanently, or `commit` has failed. On failure: it never
+        fails; files that remain belong to no version, and Lance's cleanup deletes them.
         """
         _discard(self._settings, messages, batchId)
 
@@ -91,40 +91,43 @@ class LanceBatchWriter(_Writer, DataSourceArrowWriter):
 
         Runs on: the driver. Called: once, when all tasks are done. On failure: Spark calls `abort` and the job fails.
         """
-        EpochSink(self._settings).land_batch(self._payload(_reports(messages)))
+        EpochSink(self._settings).land_batch(self._payload(_task_messages(messages)))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Remove what the job's tasks wrote.
+        """Delete the files that the job's tasks wrote.
 
-        Runs on: the driver. Called: when a task has failed for good, or `commit` has. On failure: it never fails.
+        Runs on: the driver. Called: when a task has failed permanently, or `commit` has failed. On failure: it never
+        fails.
         """
         _discard(self._settings, messages, 0)
 
 
-def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[TaskMessage]:
+def _task_messages(messages: Sequence[WriterCommitMessage | None]) -> list[TaskMessage]:
     if any(not isinstance(message, CommitMessage) for message in messages):
-        raise LandingError("A task did not report what it wrote; nothing was committed.", hint="restart the query.")
+        raise LandingError("A task sent no commit message; nothing was committed.", hint="restart the query.")
     return [TaskMessage.from_json(message.text) for message in messages if isinstance(message, CommitMessage)]
 
 
-def _run_of(reports: Sequence[TaskMessage], epoch: int) -> QueryRun | None:
-    """The run all tasks belong to, None if there was no task.
+def _run_of(messages: Sequence[TaskMessage], epoch: int) -> QueryRun | None:
+    """Return the query run that all tasks belong to; None if there was no task.
 
     Raises:
-        LandingError: They do not agree, or belong to another epoch.
+        LandingError: The tasks belong to several runs, or to another epoch.
     """
-    runs = {report.run for report in reports}
-    epochs = {report.epoch for report in reports} - {None, epoch}
+    runs = {message.run for message in messages}
+    epochs = {message.epoch for message in messages} - {None, epoch}
     if len(runs) > 1 or epochs:
-        raise LandingError(f"The tasks of epoch {epoch} do not belong to one run and epoch; nothing was committed.")
+        raise LandingError(
+            f"The tasks of epoch {epoch} belong to more than one run or epoch; nothing was committed.",
+        )
     return runs.pop() if runs else None
 
 
 def _discard(settings: SinkSettings, messages: Sequence[WriterCommitMessage | None], epoch: int) -> None:
-    reports = []
+    found = []
     for message in messages:
         try:
-            reports += _reports([message])
+            found += _task_messages([message])
         except HeadraceError:
             continue
-    EpochSink(settings).discard(reports, epoch)
+    EpochSink(settings).discard(found, epoch)

@@ -1,4 +1,4 @@
-"""The real store: a Lance table. The one place where Lance's errors become ours."""
+"""The store on a Lance table. Translates Lance's errors into headrace's."""
 
 from __future__ import annotations
 
@@ -34,7 +34,6 @@ from headrace.tables.store import Append, Column, Entry, Fence, Kind, Merge, Ope
 
 _log = logging.getLogger("headrace.tables")
 
-
 _KINDS = {
     LanceOperation.Append: Kind.APPEND,
     LanceOperation.Overwrite: Kind.REPLACE,
@@ -42,20 +41,20 @@ _KINDS = {
     LanceOperation.Project: Kind.PROJECT,
 }
 
-# Lance may try again by itself where that cannot hide a rival: an append or merge meets a rival's fence.
+# Lance may retry an append or a merge by itself: a concurrent fence still makes it fail. It may not retry an overwrite.
 _RETRIES = 20
 _STRICT = 0
 
-# Notes have one size, so that one ranged read gets them whole.
+# All notes have the same size, so that one ranged read returns a whole note.
 _NOTE_BYTES = 8192
 _NOTES = "_headrace/notes"
 
-_REQUESTS_AT_ONCE = 8
+_MAX_REQUESTS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class _Untold:
-    """The transaction of a version that was written without one, or with one that pylance cannot show."""
+class _NoTransaction:
+    """Stands in for a transaction that was not written, or that pylance cannot decode."""
 
     uuid: str = ""
     operation: LanceOperation.BaseOperation | None = None
@@ -72,7 +71,7 @@ class LanceSnapshot:
 
     @property
     def version(self) -> int:
-        """The newest version."""
+        """The version that was opened."""
         return int(self.dataset.version)
 
     @property
@@ -81,15 +80,15 @@ class LanceSnapshot:
         return self.dataset.schema
 
     def columns(self) -> dict[int, Column]:
-        """The columns, nested ones too, by field id."""
+        """Return the columns by field id, nested ones included."""
         return columns_of(self.dataset.lance_schema)
 
     def columns_of_new(self, schema: pa.Schema) -> dict[int, Column]:
-        """The columns the table would have if it were made anew of ``schema``, by field id."""
+        """Return the columns, by field id, of a table newly created with ``schema``."""
         return columns_of(LanceSchema.from_pyarrow(schema))
 
     def entry(self, version: int) -> Entry | None:
-        """One version of the history, or None if it is no longer kept."""
+        """Return one version of the history; None if cleanup has removed it."""
         transaction = self.transaction(version)
         if transaction is None:
             return None
@@ -98,49 +97,49 @@ class LanceSnapshot:
         restored = int(operation.version) if isinstance(operation, LanceOperation.Restore) else None
         return Entry(version, transaction.uuid, kind, properties, restored)
 
-    def transaction(self, version: int) -> Transaction | _Untold | None:
-        """What made a version, or None if it is no longer kept."""
+    def transaction(self, version: int) -> Transaction | _NoTransaction | None:
+        """Return the transaction of a version; None if cleanup has removed the version."""
         with translated(self.location, f"reading version {version}"):
             try:
-                return self.dataset.read_transaction(version) or _Untold()
+                return self.dataset.read_transaction(version) or _NoTransaction()
             except OSError as error:
                 if _is_missing(error):
                     return None
                 raise
             except TypeError as error:
-                # pylance 14 cannot put the compaction of an indexed table into its own classes.
+                # pylance 14 cannot decode the compaction of an indexed table.
                 if "RewrittenIndex" not in str(error):
                     raise
-                return _Untold(operation=LanceOperation.Rewrite([], []))
+                return _NoTransaction(operation=LanceOperation.Rewrite([], []))
 
     def dates(self) -> dict[int, datetime]:
-        """When each version that is kept was made."""
+        """Return when each kept version was committed, in UTC."""
         with translated(self.location, "listing the versions"):
             versions = self.dataset.versions()
         dates: dict[int, Any] = {int(version["version"]): version["timestamp"] for version in versions}
         return {version: date.astimezone(UTC) for version, date in dates.items()}
 
     def kept_versions(self, above: int) -> list[int]:
-        """The versions that are still kept, down to but without ``above``, newest first."""
+        """Return the kept versions greater than ``above``, newest first."""
         with translated(self.location, "listing the versions"):
             names = self._files.list("_versions")
         found = (_version_of(name.rpartition("/")[2]) for name in names)
         return sorted((version for version in found if above < version <= self.version), reverse=True)
 
     def tagged(self) -> set[int]:
-        """The versions that have a tag now, which cleanup leaves."""
+        """Return the versions that have a tag now; cleanup keeps them."""
         with translated(self.location, "listing the tags"):
             return {int(tag["version"]) for tag in self.dataset.tags.list().values()}
 
     def latest(self) -> int:
-        """The newest version now, which may be newer than this one."""
+        """Return the table's newest version now, which may be newer than this one."""
         with translated(self.location, "looking for the newest version"):
             return int(self.dataset.latest_version)
 
     def data_files(self, version: int) -> set[str]:
-        """The data files of a version as it is now; none if it is no longer kept."""
+        """Return the data files that a version has now; empty if cleanup has removed it."""
         try:
-            # Opened anew: what the dataset remembers may be of a version that was there before.
+            # Open again: this dataset may have cached an earlier version with the same number.
             fragments = LanceStore(self.location).open(version=version).dataset.get_fragments()
         except TableNotFoundError:
             return set()
@@ -148,7 +147,7 @@ class LanceSnapshot:
 
 
 class LanceStore:
-    """A Lance table that can be read and changed; it holds no handle from one call to the next."""
+    """A Lance table that can be read and changed. It keeps no handle open between calls."""
 
     def __init__(self, location: Location) -> None:
         self.location = location
@@ -157,7 +156,12 @@ class LanceStore:
         self._vended: dict[str, str] | None = None
 
     def open(self, *, version: int | str | None = None) -> LanceSnapshot:
-        """Open the newest version afresh, or the one that is named, by its number or a tag."""
+        """Open the newest version without a cache, or the given version or tag.
+
+        Raises:
+            TableNotFoundError: The table does not exist, or has no such version.
+            StorageError: The table cannot be read.
+        """
         with translated(self.location, "opening the table"):
             arguments = self.location.lance_arguments()
             try:
@@ -167,7 +171,7 @@ class LanceStore:
                     raise
                 raise TableNotFoundError(
                     f"There is no Lance table at {self.location}.",
-                    hint="create it first, or set createTable=true.",
+                    hint="check the path, create the table, or write with createTable=true.",
                 ) from None
         self._uri = dataset.uri
         if self.location.namespace:
@@ -176,7 +180,13 @@ class LanceStore:
         return LanceSnapshot(dataset, self.location, self._files())
 
     def publish(self, operation: Operation, *, read_version: int, properties: Mapping[str, str]) -> Published:
-        """Make one new version, and find out what became of it if the answer does not come."""
+        """Commit one new version; if the commit fails, read the table to find out whether it landed.
+
+        Raises:
+            CommitConflictError: A concurrent transaction conflicts. The version was not committed.
+            StorageError: The commit failed, and the version is not in the table.
+            CommitUnknownError: The commit failed, and the table cannot be read to find out whether it landed.
+        """
         transaction = self._transaction(operation, read_version, dict(properties))
         try:
             dataset = LanceDataset.commit(
@@ -187,9 +197,9 @@ class LanceStore:
             )
         except LanceConflict as error:
             raise CommitConflictError(
-                f"The commit to {self.location} met a concurrent change: {self._said(error)}",
+                f"The commit to {self.location} conflicts with a concurrent one: {self._message(error)}",
                 retryable=bool(error.retryable) or isinstance(operation, Replace),
-                hint="the epoch has not landed; restart the query, which sends it again.",
+                hint="the epoch has not landed; restart the query to run it again.",
             ) from self.location.cause(error)
         except lance_errors() as error:
             return self._find_out(transaction.uuid, read_version, error)
@@ -208,7 +218,7 @@ class LanceStore:
         return Transaction(read_version, lance_operation, transaction_properties=properties)
 
     def _schema_at(self, version: int) -> Any:
-        """The schema of a version, which is nearly always the one that was opened last."""
+        """Return the schema of a version; usually that of the version opened last."""
         if self._schema[0] == version:
             return self._schema[1]
         try:
@@ -220,7 +230,7 @@ class LanceStore:
 
     def _cleaned(self, version: int) -> CommitConflictError:
         return CommitConflictError(
-            f"Version {version} of {self.location} was cleaned up during a commit.", retryable=True
+            f"Version {version} of {self.location} was removed by a cleanup during a commit.", retryable=True
         )
 
     def _find_out(self, uuid: str, read_version: int, error: Exception) -> Published:
@@ -229,23 +239,23 @@ class LanceStore:
             for version in range(snapshot.version, read_version, -1):
                 entry = snapshot.entry(version)
                 if entry is not None and entry.uuid == uuid:
-                    _log.warning("A commit to %s landed as version %d although it failed.", self.location, version)
+                    _log.warning("A commit to %s raised, but landed as version %d.", self.location, version)
                     return Published(version, uuid)
         except HeadraceError as second:
             raise CommitUnknownError(
-                f"A commit to {self.location} failed and it is not known whether it landed: {self._said(error)}; "
-                f"and then: {second}",
-                hint="restart the query, which looks before it commits.",
+                f"A commit to {self.location} failed, and it is not known whether it landed: {self._message(error)}; "
+                f"reading the table to find out failed too: {second}",
+                hint="restart the query; it finds out before it commits again.",
             ) from self.location.cause(error)
         if _is_missing(error) and snapshot.version > read_version:
             raise self._cleaned(read_version) from None
         raise StorageError(
-            f"A commit to {self.location} failed, and the table shows no trace of it: {self._said(error)}",
-            hint="see to the cause and restart the query, which sends the epoch again.",
+            f"A commit to {self.location} failed and did not land: {self._message(error)}",
+            hint="fix the cause and restart the query, which runs the epoch again.",
         ) from self.location.cause(error)
 
     def missing_files(self, files: Sequence[str]) -> list[str]:
-        """Those of the data files that are not there."""
+        """Return the data files among ``files`` that do not exist."""
         with translated(self.location, "looking for data files"):
             session = self._files()
             return [
@@ -253,7 +263,7 @@ class LanceStore:
             ]
 
     def delete_files(self, files: Sequence[str]) -> None:
-        """Remove data files, as far as possible."""
+        """Delete data files, best effort; files that do not exist are ignored."""
         with translated(self.location, "looking for data files"):
             session = self._files()
 
@@ -264,12 +274,12 @@ class LanceStore:
         _each(delete, files)
 
     def list_notes(self) -> list[str]:
-        """Names of the notes kept beside the table."""
+        """Return the names of the notes in the table's directory."""
         with translated(self.location, "listing the notes"):
             return sorted(path.rpartition("/")[2] for path in self._files().list(_NOTES))
 
     def read_note(self, name: str) -> str | None:
-        """A small text kept beside the table, or None."""
+        """Return the text of a note, or None if there is none of this name."""
         with translated(self.location, "reading a note"):
             try:
                 content = self._files().read_range(f"{_NOTES}/{name}", 0, _NOTE_BYTES)
@@ -280,36 +290,41 @@ class LanceStore:
         return bytes(content).decode().rstrip()
 
     def write_note(self, name: str, text: str) -> None:
-        """Keep a small text beside the table, where cleanup does not reach it."""
+        """Write a small text file into the table's directory, where cleanup does not delete it.
+
+        Raises:
+            LandingError: The text is too long for a note.
+            StorageError: The note cannot be written.
+        """
         content = text.encode()
         if len(content) > _NOTE_BYTES:
-            raise LandingError(f"A note of {len(content)} bytes is larger than {_NOTE_BYTES}.")
+            raise LandingError(f"The note {name!r} has {len(content)} bytes; the maximum is {_NOTE_BYTES}.")
         with translated(self.location, "writing a note"), tempfile.NamedTemporaryFile() as file:
             file.write(content.ljust(_NOTE_BYTES))
             file.flush()
             self._files().upload_file(file.name, f"{_NOTES}/{name}")
 
     def delete_note(self, name: str) -> None:
-        """Remove a note, as far as possible."""
+        """Delete a note, best effort."""
         with contextlib.suppress(*lance_errors()):
             self._files().delete_file(f"{_NOTES}/{name}")
 
     def _arguments(self) -> dict[str, Any]:
-        """How to reach the table's files. Lance asks a namespace for later credentials by itself, not for the first."""
+        """Return Lance's arguments; Lance renews a namespace's credentials, but must be given the first ones."""
         arguments = self.location.lance_arguments()
         return arguments | ({"storage_options": self._vended} if self._vended else {})
 
     def _files(self) -> LanceFileSession:
         return LanceFileSession(self._uri, **self._arguments())
 
-    def _said(self, error: BaseException) -> str:
+    def _message(self, error: BaseException) -> str:
         return _without_source_lines(self.location.redact(str(error)))
 
 
 def lance_errors() -> tuple[type[Exception], ...]:
-    """What Lance raises when something is wrong with a table, its files or its namespace.
+    """Return the classes that Lance raises for problems with a table, its files or its namespace.
 
-    Asked when something was raised: namespaces take a second to load, and most tables have none.
+    Evaluated only when something was raised: `lance_namespace` takes a second to import, and most tables do not use it.
     """
     namespaces = sys.modules.get("lance_namespace.errors")
     return (OSError, ValueError, RuntimeError, *([namespaces.LanceNamespaceError] if namespaces else []))
@@ -322,7 +337,7 @@ def _is_no_table(error: Exception) -> bool:
 
 
 def columns_of(schema: Any) -> dict[int, Column]:
-    """The columns of a Lance schema, nested ones too, by field id."""
+    """Return the columns of a Lance schema by field id, nested ones included."""
     columns: dict[int, Column] = {}
 
     def walk(field: Any, path: str) -> None:
@@ -344,12 +359,12 @@ def _fragments(values: Sequence[Mapping[str, Any]]) -> list[FragmentMetadata]:
 def _each(call: Any, files: Sequence[str]) -> list[tuple[str, Any]]:
     if len(files) <= 1:
         return [(file, call(file)) for file in files]
-    with ThreadPoolExecutor(min(_REQUESTS_AT_ONCE, len(files))) as pool:
+    with ThreadPoolExecutor(min(_MAX_REQUESTS, len(files))) as pool:
         return list(zip(files, pool.map(call, files), strict=True))
 
 
 def _version_of(name: str) -> int:
-    """The version a manifest's file name stands for: counted up, or down from the largest 64-bit number."""
+    """Return the version in a manifest's file name, which counts up, or down from 2**64 - 1; 0 for other files."""
     stem, _, suffix = name.partition(".")
     if suffix != "manifest" or not stem.isdecimal():
         return 0
@@ -363,17 +378,25 @@ def _is_missing(error: BaseException) -> bool:
 
 
 def _without_source_lines(text: str) -> str:
-    """Lance's message without the places in its source where it came by."""
+    """Remove the locations in Lance's Rust source from its message."""
     return ", ".join(part for part in text.split(", ") if ".rs:" not in part)
 
 
 @contextlib.contextmanager
 def translated(location: Location, doing: str) -> Iterator[None]:
-    """Turn what Lance raises inside into our errors."""
+    """Raise what Lance raises in the block as StorageError.
+
+    Args:
+        location: The table; its secrets are removed from the message.
+        doing: What the block does, as a gerund phrase for the message.
+
+    Raises:
+        StorageError: Lance failed.
+    """
     try:
         yield
     except HeadraceError:
         raise
     except lance_errors() as error:
-        said = _without_source_lines(location.redact(str(error)))
-        raise StorageError(f"{doing[:1].upper()}{doing[1:]} of {location} failed: {said}") from location.cause(error)
+        message = _without_source_lines(location.redact(str(error)))
+        raise StorageError(f"{doing[:1].upper()}{doing[1:]} of {location} failed: {message}") from location.cause(error)

@@ -1,4 +1,4 @@
-"""Where a table is, and what it takes to get there; secrets stay inside."""
+"""The address of a Lance table, with its storage options; secrets are never printed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.errors import ConfigurationError
 
-# Values of these options may be shown. Whatever is not listed is taken for a secret.
+# Values of these options may be shown. Every other option is treated as a secret.
 _OPEN_OPTIONS = frozenset(
     ("region", "aws_region", "endpoint", "aws_endpoint", "allow_http", "client_timeout", "timeout", "root")
 )
@@ -18,14 +18,14 @@ _SHORTEST_SECRET = 4
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A Lance table's address: a URI, or a table of a Lance namespace. It pickles, and prints no secret.
+    """A Lance table's address: a URI, or a table in a Lance namespace. It pickles, and prints no secret.
 
     Attributes:
-        uri: The table's URI; empty if it is found through a namespace.
-        storage_options: Credentials and settings of the object store.
-        namespace: Kind of the Lance namespace, such as ``dir`` or ``rest``; empty for none.
-        namespace_options: Settings of the namespace.
-        table_id: The table's name inside the namespace, part by part.
+        uri: The table's URI; empty if the table is found through a namespace.
+        storage_options: Credentials and settings for the object store.
+        namespace: The implementation of the Lance namespace, such as ``dir`` or ``rest``; empty for none.
+        namespace_options: Settings for the namespace.
+        table_id: The table's identifier in the namespace, as a tuple of its parts.
     """
 
     uri: str
@@ -41,7 +41,7 @@ class Location:
         return hash((self.uri, self.namespace, self.table_id))
 
     def redact(self, text: str) -> str:
-        """``text`` without the values of this address's secrets."""
+        """Return ``text`` with the values of secret options replaced by ``***``."""
         for options in (self.storage_options, self.namespace_options):
             for name, value in options.items():
                 if name.removeprefix("storage.") not in _OPEN_OPTIONS and len(value) >= _SHORTEST_SECRET:
@@ -49,20 +49,20 @@ class Location:
         return text
 
     def cause(self, error: Exception) -> Exception | None:
-        """``error``, to be raised from, unless its text holds a secret."""
+        """Return ``error`` for use in ``raise ... from``, or None if its text contains a secret."""
         return error if self.redact(repr(error)) == repr(error) else None
 
     def options(self) -> dict[str, str] | None:
-        """The storage options as Lance wants them."""
+        """Return the storage options in the form Lance expects; None if there are none."""
         return dict(self.storage_options) or None
 
     def lance_arguments(self) -> dict[str, Any]:
-        """How Lance's functions are told the address, except for the URI.
+        """Return the keyword arguments that Lance's functions need besides the URI.
 
-        Given a namespace, Lance asks it for credentials and for fresh ones when they expire.
+        With a namespace, Lance asks it for credentials, and again when they expire.
 
         Raises:
-            ConfigurationError: The namespace cannot be reached.
+            ConfigurationError: The namespace client cannot be created.
         """
         arguments: dict[str, Any] = {"storage_options": self.options()}
         if self.namespace:
@@ -78,6 +78,6 @@ def _connect(location: Location) -> Any:
         return lance_namespace.connect(location.namespace, dict(location.namespace_options))
     except Exception as error:  # noqa: BLE001 - a namespace is a plug-in: it may raise anything
         raise ConfigurationError(
-            f"The Lance namespace {location.namespace!r} cannot be used: {location.redact(repr(error))}",
-            hint="namespace is 'dir' (with namespace.root), 'rest' (with namespace.uri), or a class's full name.",
+            f"Cannot connect to the Lance namespace {location.namespace!r}: {location.redact(repr(error))}",
+            hint="set namespace to 'dir' (with namespace.root), 'rest' (with namespace.uri), or a full class name.",
         ) from None

@@ -1,4 +1,4 @@
-"""Everything a sink or reader can be told, as values that pickle and print no secret; loads neither Lance nor Spark."""
+"""Settings of sinks and readers: frozen values that pickle and print no secret. Imports neither Lance nor Spark."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ DEFAULT_LOOKBACK = 100
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What a query's owner has decided.
+    """The options of a streaming query that decide how its epochs are committed.
 
     Attributes:
-        query_id: The query's key.
-        lookback: Versions of other writers that one commit in the steady state reads at most.
-        on_history_gap: Whether history that is missing where it matters is worth a warning or an error.
-        accepts_reset: Whether a new checkpoint may go on under the same key.
-        accepts_replaced: Whether to continue in a table that no longer has what the query landed in it.
+        query_id: The query's key in the table's transaction log.
+        lookback: In the steady state, the most versions of other writers that one commit reads.
+        on_history_gap: Whether to warn or to fail when versions that the lookup needs were removed.
+        accepts_reset: Whether a new checkpoint may continue under the same key.
+        accepts_replaced: Whether to continue in a table that no longer contains the epochs this query landed.
     """
 
     query_id: str
@@ -32,12 +32,12 @@ class Rules:
 
 @dataclass(frozen=True, slots=True)
 class FileSettings:
-    """How data files are cut; None leaves it to Lance.
+    """Limits and format of data files; None uses Lance's default.
 
     Attributes:
-        max_rows: Rows after which a new file is begun.
-        max_bytes: Bytes after which a new file is begun, roughly.
-        storage_version: Lance's file format version; for appends, the table's own holds.
+        max_rows: Rows after which a new file is started.
+        max_bytes: Approximate bytes after which a new file is started.
+        storage_version: Lance's file format version. Appends ignore it and use the table's.
     """
 
     max_rows: int | None = None
@@ -45,7 +45,7 @@ class FileSettings:
     storage_version: str | None = None
 
     def arguments(self) -> dict[str, Any]:
-        """As Lance's writer wants them."""
+        """Return them as keyword arguments for Lance's writer."""
         named = {
             "max_rows_per_file": self.max_rows,
             "max_bytes_per_file": self.max_bytes,
@@ -56,11 +56,11 @@ class FileSettings:
 
 @dataclass(frozen=True, slots=True)
 class CompactionRules:
-    """When compaction is due, and what it does.
+    """When a table is compacted, and how many versions are kept after that.
 
     Attributes:
-        every_epochs: Compact after every so many epochs; None for not by epochs.
-        above_fragments: Compact when more fragments than this are small; None for not by fragments.
+        every_epochs: Compact every this many epochs; None to ignore the epoch number.
+        above_fragments: Compact when there are more small fragments than this; None to ignore their number.
         retain_versions: After compacting, keep this many versions; None to keep all.
     """
 
@@ -69,25 +69,25 @@ class CompactionRules:
     retain_versions: int | None = None
 
     def is_due(self, epoch: int) -> bool:
-        """Whether the epoch's number makes it due."""
+        """Whether compaction is due after this epoch."""
         return self.every_epochs is not None and (epoch + 1) % self.every_epochs == 0
 
     def is_too_many(self, fragments: int) -> bool:
-        """Whether the number of fragments makes it due."""
+        """Whether compaction is due with this many small fragments."""
         return self.above_fragments is not None and fragments > self.above_fragments
 
 
 @dataclass(frozen=True, slots=True)
 class SinkSettings:
-    """Everything a sink was told; it pickles, and prints no secret.
+    """All settings of a sink; they pickle, and print no secret.
 
     Attributes:
         location: The table.
-        rules: What decides about replays; without a query id for a batch write.
-        files: How data files are cut.
-        creates_table: Whether to make a table that is not there.
-        merges_schema: Whether to add columns the table does not have.
-        replaces_schema: Whether a batch overwrite brings its own schema.
+        rules: How epochs are committed; a batch write has an empty query id.
+        files: Limits and format of data files.
+        creates_table: Whether to create the table if it does not exist.
+        merges_schema: Whether to add columns that the table does not have.
+        replaces_schema: Whether a batch overwrite also replaces the table's schema.
         compaction: When to compact.
     """
 
@@ -102,12 +102,12 @@ class SinkSettings:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How much one step may take; None for no limit.
+    """How much one trigger may read; None for no limit.
 
     Attributes:
-        files: Fragments, or parts of them.
+        files: Fragments, or parts of fragments.
         rows: Rows.
-        bytes: Bytes of data files; a fragment is taken whole, and one in any case.
+        bytes: Bytes of data files. A fragment is not cut by this limit, and at least one is read.
     """
 
     files: int | None = None
@@ -120,15 +120,16 @@ NO_LIMIT = Limit()
 
 @dataclass(frozen=True, slots=True)
 class FeedRules:
-    """What the owner of a reading query has decided.
+    """The options of a streaming read.
 
     Attributes:
-        start: Where a new query begins: at ``earliest``, with the rows that are there; at ``latest``, with the next
-            ones; or with the rows of a version, or of the first version made at a time or later.
-        skips_changes: Whether a version that changes rows is passed over.
-        fails_on_loss: Whether versions that are gone stop the query.
-        with_updates: Whether changed rows come too, in their new state.
-        limit: How much one step takes.
+        start: Where a new query starts. ``earliest`` reads the rows that are in the table, then new ones; ``latest``
+            reads only new ones. A number starts with that version; a time with the first version created then or
+            later.
+        skips_changes: Whether to skip versions that change rows instead of failing.
+        fails_on_loss: Whether to fail when versions were removed before they were read.
+        with_updates: Whether to read updated rows too, in their new state.
+        limit: How much one trigger may read.
     """
 
     start: Literal["earliest", "latest"] | int | datetime = "earliest"
@@ -140,16 +141,16 @@ class FeedRules:
 
 @dataclass(frozen=True, slots=True)
 class ReadSettings:
-    """Everything a reader was told; it pickles, and prints no secret.
+    """All settings of a reader; they pickle, and print no secret.
 
     Attributes:
         location: The table.
         columns: The columns to read; empty for all.
-        filter: A condition in Lance's SQL; empty for none.
+        filter: A filter in Lance's SQL; empty for none.
         version: The version or tag to read; None for the newest.
-        timestamp: Read the newest version made until then.
-        pushes_filters: Whether Spark hands its own filters over.
-        feed: What decides about streams.
+        timestamp: Read the newest version created at this time or before; None for the newest.
+        pushes_filters: Whether Spark pushes its filters down to the scan.
+        feed: The options of a streaming read.
     """
 
     location: Location

@@ -1,7 +1,7 @@
-"""The seam between the commit protocol and a table: what the protocol may ask, and nothing more.
+"""The interface between the commit protocol and a table.
 
-The real table (`lance_store`) and the in-memory one the tests simulate with hold the same contract, so what is
-shown about the protocol on the one holds on the other.
+The Lance table (`lance_store`) and the in-memory table of the simulation tests implement the same contract, so what
+the simulation shows about the protocol also applies to Lance.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 
 class Kind(Enum):
-    """What a version did to the table, as far as the ledger cares."""
+    """The kind of a version's transaction, as far as the commit protocol distinguishes them."""
 
     APPEND = "append"
     REPLACE = "overwrite"
@@ -26,7 +26,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column as it was when rows were written: enough to see whether they still fit."""
+    """A column when rows were written; compared at commit to detect that the table's schema has changed."""
 
     name: str
     type: str
@@ -38,11 +38,11 @@ class Entry:
     """One version in the table's history.
 
     Attributes:
-        version: Its number.
-        uuid: Its transaction's own id.
-        kind: What it did.
-        properties: What its writer attached to it.
-        restored: For a restore, the version it put back.
+        version: The version number.
+        uuid: The id of its transaction.
+        kind: The kind of its transaction.
+        properties: The transaction's properties.
+        restored: For a restore, the version that was restored.
     """
 
     version: int
@@ -54,14 +54,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Add rows. Lands on top of whatever others appended meanwhile, but never on top of a fence."""
+    """Add rows. Lance rebases it onto concurrent appends; a concurrent fence makes it fail."""
 
     fragments: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """Replace all rows. Lands only if nothing at all came between."""
+    """Replace all rows. Any concurrent version makes it fail."""
 
     schema: pa.Schema
     fragments: tuple[Mapping[str, Any], ...]
@@ -69,14 +69,14 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Update and insert rows, as Lance worked it out against one version. Never lands on top of a fence."""
+    """Update and insert rows, as Lance planned it against one version. A concurrent fence makes it fail."""
 
     transaction: Any
 
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Change nothing, but make every append and merge in flight fail. Fails itself if one slipped in before."""
+    """Change no rows, but make every append and merge in flight fail. Fails if one of them was committed first."""
 
 
 Operation = Append | Replace | Merge | Fence
@@ -84,83 +84,83 @@ Operation = Append | Replace | Merge | Fence
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A version that was made, and how to recognise it again."""
+    """A version that was committed, and the id of its transaction."""
 
     version: int
     uuid: str
 
 
 class Snapshot(Protocol):
-    """The table as it was at one moment."""
+    """The table as it was when it was opened."""
 
     @property
     def version(self) -> int:
-        """The newest version at that moment."""
+        """The version that was opened."""
 
     @property
     def schema(self) -> pa.Schema:
         """The table's schema, with metadata."""
 
     def columns(self) -> Mapping[int, Column]:
-        """The columns, nested ones too, by field id."""
+        """Return the columns by field id, nested ones included."""
 
     def columns_of_new(self, schema: pa.Schema) -> Mapping[int, Column]:
-        """The columns the table would have if it were made anew of ``schema``, by field id."""
+        """Return the columns, by field id, of a table newly created with ``schema``."""
 
     def entry(self, version: int) -> Entry | None:
-        """One version of the history, or None if it is no longer kept."""
+        """Return one version of the history; None if cleanup has removed it."""
 
     def kept_versions(self, above: int) -> Sequence[int]:
-        """The versions that are still kept, down to but without ``above``, newest first."""
+        """Return the kept versions greater than ``above``, newest first."""
 
     def latest(self) -> int:
-        """The newest version now, which may be newer than this one."""
+        """Return the table's newest version now, which may be newer than this one."""
 
     def tagged(self) -> Set[int]:
-        """The versions that have a tag now, which cleanup leaves."""
+        """Return the versions that have a tag now; cleanup keeps them."""
 
     def data_files(self, version: int) -> Set[str]:
-        """The data files of a version as it is now; none if it is no longer kept."""
+        """Return the data files that a version has now; empty if cleanup has removed it."""
 
 
 class Store(Protocol):
     """A table that can be read and changed."""
 
     def open(self) -> Snapshot:
-        """Look at the newest version, afresh.
+        """Open the newest version, without a cache.
 
         Raises:
-            TableNotFoundError: There is no table.
-            StorageError: It cannot be read.
+            TableNotFoundError: The table does not exist.
+            StorageError: The table cannot be read.
         """
 
     def publish(self, operation: Operation, *, read_version: int, properties: Mapping[str, str]) -> Published:
-        """Make one new version.
+        """Commit one new version.
 
         Raises:
-            CommitConflictError: A concurrent change is in the way. The version was not made.
-            StorageError: It failed, and the version is not in the table.
-            CommitUnknownError: It failed, and the table could not be asked whether the version is there.
+            CommitConflictError: A concurrent transaction conflicts. The version was not committed.
+            StorageError: The commit failed, and the version is not in the table.
+            CommitUnknownError: The commit failed, and the table cannot be read to find out whether it landed.
         """
 
     def missing_files(self, files: Sequence[str]) -> list[str]:
-        """Those of the data files that are not there."""
+        """Return the data files among ``files`` that do not exist."""
 
     def delete_files(self, files: Sequence[str]) -> None:
-        """Remove data files, as far as possible; those that are gone already do not matter."""
+        """Delete data files, best effort; files that do not exist are ignored."""
 
     def list_notes(self) -> Sequence[str]:
-        """Names of the notes kept beside the table."""
+        """Return the names of the notes in the table's directory."""
 
     def read_note(self, name: str) -> str | None:
-        """A small text kept beside the table, or None."""
+        """Return the text of a note, or None if there is none of this name."""
 
     def write_note(self, name: str, text: str) -> None:
-        """Keep a small text beside the table, where cleanup does not reach it.
+        """Write a small text file into the table's directory, where cleanup does not delete it.
 
         Raises:
-            StorageError: It cannot be written.
+            StorageError: The note cannot be written.
         """
 
     def delete_note(self, name: str) -> None:
-        """Remove a note, as far as possible."""
+        """Delete a note, best effort."""

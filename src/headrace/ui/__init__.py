@@ -1,4 +1,4 @@
-"""The status page of a run: what it has done, served on a port of this machine. Loads neither Spark nor Lance."""
+"""The status page of a run, served on a port of this machine. Imports neither Spark nor Lance."""
 
 from headrace.ui.server import Page, serve
 from headrace.ui.status import RunStatus

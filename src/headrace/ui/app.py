@@ -1,6 +1,6 @@
-"""What the status page answers: the page itself, the board as JSON and as metrics, and whether the run is well.
+"""The web application of the status page: the page, the status as JSON, Prometheus metrics, and a health check.
 
-It only ever answers: nothing can be changed through it.
+All routes are read-only.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headrace.ui.metrics import Metrics
 from headrace.ui.status import FAILED, RunStatus
 
-# The page's files, and what they are: a guess would depend on the machine's own list, and browsers refuse a wrong one.
+# The page's files and their media types. Guessing them would depend on the machine, and browsers reject wrong ones.
 _FILES = {
     "index.html": "text/html",
     "page.css": "text/css",
@@ -29,7 +29,7 @@ _FILES = {
     "icon.svg": "image/svg+xml",
 }
 
-# The page uses its own files and nothing else, and no other page may put it in a frame.
+# The page may load only its own files, and no other page may embed it in a frame.
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -42,19 +42,19 @@ _HEADERS = {
 _Answer = Callable[[Request], Awaitable[Response]]
 
 
-def app(board: RunStatus, *, is_local: bool, on_status: Callable[[], object] = lambda: None) -> ASGIApp:
-    """The application.
+def app(run: RunStatus, *, is_local: bool, on_status: Callable[[], object] = lambda: None) -> ASGIApp:
+    """Return the application.
 
     Args:
-        board: What it shows.
-        is_local: Whether to answer only requests that call this machine by a loopback name. A page from elsewhere can
-            have its own name resolve to 127.0.0.1, but it cannot change the name that the browser sends.
-        on_status: Called after the board was read for a page.
+        run: The status to show.
+        is_local: Whether to accept only requests whose Host header is a loopback name. A foreign web page can make its
+            own host name resolve to 127.0.0.1, but the browser still sends that name.
+        on_status: Called after the status was read for a page.
     """
-    metrics = Metrics(board)
+    metrics = Metrics(run)
 
     async def status(_: Request) -> Response:
-        answer = JSONResponse(board.snapshot())
+        answer = JSONResponse(run.snapshot())
         on_status()
         return answer
 
@@ -62,9 +62,9 @@ def app(board: RunStatus, *, is_local: bool, on_status: Callable[[], object] = l
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     async def health(_: Request) -> Response:
-        told = board.snapshot()
-        if told["state"] == FAILED:
-            return PlainTextResponse(f"failed: {told['message']}\n", status_code=503)
+        found = run.snapshot()
+        if found["state"] == FAILED:
+            return PlainTextResponse(f"failed: {found['message']}\n", status_code=503)
         return PlainTextResponse("ok\n")
 
     routes = [
@@ -87,7 +87,7 @@ def _file(name: str) -> _Answer:
 
 
 class _Guard:
-    """Refuses requests under a foreign name, and puts our headers on every answer, refusals and 404 included."""
+    """Rejects requests with a foreign Host header, and adds the security headers to every response."""
 
     def __init__(self, inner: ASGIApp, *, is_local: bool) -> None:
         self._inner = inner
@@ -101,19 +101,19 @@ class _Guard:
 
         inner = self._inner
         if self._is_local and not is_loopback(_name(Headers(scope=scope).get("host", ""))):
-            inner = PlainTextResponse("This page is only for the machine it runs on.\n", status_code=403)
+            inner = PlainTextResponse("This page can only be opened on the machine it runs on.\n", status_code=403)
         await inner(scope, receive, send_with_headers)
 
 
 def _name(host: str) -> str:
-    """A Host header without its port; an IPv6 address without its brackets."""
+    """Return the host name of a Host header: without the port, and without the brackets of an IPv6 address."""
     if host.startswith("["):
         return host[1:].partition("]")[0]
     return host.partition(":")[0]
 
 
 def is_loopback(name: str) -> bool:
-    """Whether a name, as it is written, can only mean this machine."""
+    """Whether a host name is localhost or a loopback address; it is not resolved."""
     if name.lower().rstrip(".") == "localhost":
         return True
     try:

@@ -1,4 +1,4 @@
-"""Serving the board on a port, beside the run and without getting in its way."""
+"""Serve the status page on a background thread."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ if TYPE_CHECKING:
 _HIGHEST_PORT = 65535
 _PACKAGES = ("starlette", "uvicorn", "prometheus_client")
 
-# A page asks once a second. Where one has asked this lately, it is given this long to see how the run ended.
-_LATELY_SECONDS = 3.0
-_LAST_LOOK_SECONDS = 1.5
-_PATIENCE_SECONDS = 5.0
+# An open page polls once a second. If one polled within _RECENT_SECONDS, closing waits for one more poll, so that the
+# page shows how the run ended.
+_RECENT_SECONDS = 3.0
+_LAST_POLL_SECONDS = 1.5
+_STOP_SECONDS = 5.0
 
 
-def serve(board: RunStatus, port: int, host: str = "127.0.0.1") -> Page:
-    """Serve a board, on a thread that does not keep the process alive.
+def serve(run: RunStatus, port: int, host: str = "127.0.0.1") -> Page:
+    """Serve the status of a run, on a daemon thread.
 
     Args:
-        board: What to show.
+        run: The status to show.
         port: The port; 0 picks a free one.
-        host: The address. On any but a loopback one, whoever reaches the machine can read the page.
+        host: The address to listen on. On an address other than loopback, everyone who can reach it can read the page.
 
     Returns:
-        The page, to be closed.
+        The page; close it to stop serving.
 
     Raises:
-        ConfigurationError: The port is taken, or there is no such address.
-        MissingExtraError: A package that it needs is not installed.
+        ConfigurationError: The port is in use or not valid, or the machine does not have the address.
+        MissingExtraError: A required package is not installed.
     """
     try:
         import uvicorn
@@ -50,11 +51,11 @@ def serve(board: RunStatus, port: int, host: str = "127.0.0.1") -> Page:
             f"The status page needs {error.name}, which is not installed.",
             hint="install it with: pip install 'headrace[ui]'",
         ) from error
-    seen = _Seen()
-    # Taken here and not on the thread, so that the caller learns of a port it cannot have.
+    polls = _Polls()
+    # Bind here, not on the thread, so that a port in use raises in the caller.
     listening = _listen(host, port)
     config = uvicorn.Config(
-        app(board, is_local=is_loopback(host), on_status=seen.note),
+        app(run, is_local=is_loopback(host), on_status=polls.note),
         loop="asyncio",
         http="h11",
         ws="none",
@@ -66,34 +67,34 @@ def serve(board: RunStatus, port: int, host: str = "127.0.0.1") -> Page:
         server_header=False,
         timeout_graceful_shutdown=1,
     )
-    return Page(board, uvicorn.Server(config), listening, seen)
+    return Page(run, uvicorn.Server(config), listening, polls)
 
 
 class Page:
-    """A board that is being served. Closing it, also by ``with``, ends that; closing it again does nothing."""
+    """A status page that is being served, until `close` or the end of a ``with`` block. `close` is idempotent."""
 
-    def __init__(self, board: RunStatus, server: Server, listening: socket.socket, seen: _Seen) -> None:
+    def __init__(self, run: RunStatus, server: Server, listening: socket.socket, polls: _Polls) -> None:
         host, port = listening.getsockname()[:2]
         self._url = f"http://{f'[{host}]' if ':' in host else host}:{port}/"
-        self._board = board
+        self._status = run
         self._server = server
         self._listening = listening
-        self._seen = seen
-        # uvicorn leaves signals alone on any thread but the main one.
+        self._polls = polls
+        # uvicorn installs signal handlers only on the main thread.
         self._thread = threading.Thread(target=self._run, name="headrace-ui", daemon=True)
         self._thread.start()
 
     @property
     def url(self) -> str:
-        """Where a browser finds it."""
+        """The address of the page."""
         return self._url
 
     def close(self) -> None:
-        """End it. A browser that is looking sees first how the run ended."""
-        if self._thread.is_alive() and self._board.is_over:
-            self._seen.wait_for_last_look()
+        """Stop serving. If the run is over and a browser has the page open, wait until it has polled once more."""
+        if self._thread.is_alive() and self._status.is_over:
+            self._polls.wait_for_last()
         self._server.should_exit = True
-        self._thread.join(_PATIENCE_SECONDS)
+        self._thread.join(_STOP_SECONDS)
         self._listening.close()
 
     def __enter__(self) -> Self:
@@ -108,31 +109,31 @@ class Page:
         asyncio.run(self._server.serve(sockets=[self._listening]))
 
 
-class _Seen:
-    """When a page last asked."""
+class _Polls:
+    """When a page last polled."""
 
     def __init__(self) -> None:
         self._last = float("-inf")
-        self._asked = threading.Event()
+        self._polled = threading.Event()
 
     def note(self) -> None:
         self._last = time.monotonic()
-        self._asked.set()
+        self._polled.set()
 
-    def wait_for_last_look(self) -> None:
-        if time.monotonic() - self._last < _LATELY_SECONDS:
-            self._asked.clear()
-            self._asked.wait(_LAST_LOOK_SECONDS)
+    def wait_for_last(self) -> None:
+        if time.monotonic() - self._last < _RECENT_SECONDS:
+            self._polled.clear()
+            self._polled.wait(_LAST_POLL_SECONDS)
 
 
 def _listen(host: str, port: int) -> socket.socket:
     if not 0 <= port <= _HIGHEST_PORT:
-        raise ConfigurationError(f"{port} is not a port.", hint=f"ports are numbers from 0 to {_HIGHEST_PORT}.")
+        raise ConfigurationError(f"{port} is not a port.", hint=f"use a number from 0 to {_HIGHEST_PORT}.")
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family)
     except OSError as error:
         raise ConfigurationError(
-            f"The status page cannot have port {port} of {host}: {error.strerror or error}.",
-            hint="another program may have it; name another port, or 0 for any that is free.",
+            f"The status page cannot listen on port {port} of {host}: {error.strerror or error}.",
+            hint="another program may use it; choose another port, or 0 for a free one.",
         ) from error

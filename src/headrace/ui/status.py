@@ -1,6 +1,6 @@
-"""The board: what is known of a run at this moment, and of its last epochs.
+"""The status of a run: its state, totals and last epochs.
 
-The run writes to it and the status page reads from it, on another thread. It is kept in memory and ends with the run.
+The run updates it, and the status page reads it on another thread. It is kept in memory only.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NOTHING = {"epochs": 0, "skipped": 0, "empty": 0, "rows": 0, "version": None}
 
 @dataclass(frozen=True, slots=True)
 class _Epoch:
-    """One epoch, and what the table was like after it."""
+    """One epoch, and the table's versions and fragments after it."""
 
     time: float
     progress: Progress
@@ -37,37 +37,37 @@ class _Epoch:
     fragments: int | None
 
     def as_dict(self) -> dict[str, Any]:
-        told = self.progress
+        progress = self.progress
         return {
             "time": self.time,
-            "epoch": told.epoch,
-            "rows_in": told.rows_in,
-            "rows_landed": told.rows_landed,
-            "rows_per_second": told.rows_per_second,
-            "seconds": told.seconds,
-            "phases": dict(told.phases),
-            "version": told.version,
-            "was_skipped": told.was_skipped,
-            "lag": {"value": told.lag[0], "unit": told.lag[1]} if told.lag else None,
+            "epoch": progress.epoch,
+            "rows_in": progress.rows_in,
+            "rows_landed": progress.rows_landed,
+            "rows_per_second": progress.rows_per_second,
+            "seconds": progress.seconds,
+            "phases": dict(progress.phases),
+            "version": progress.version,
+            "was_skipped": progress.was_skipped,
+            "lag": {"value": progress.lag[0], "unit": progress.lag[1]} if progress.lag else None,
             "versions": self.versions,
             "fragments": self.fragments,
         }
 
 
 class RunStatus:
-    """What is known of a run. Any thread may use it.
+    """The status of a run. It is thread-safe.
 
     Args:
-        pipeline_name: The pipeline that is run.
-        table: The table it lands in, as it may be shown.
-        clock: Seconds since 1970.
+        pipeline_name: The pipeline's name.
+        table: The table it lands in, without secrets.
+        clock: Returns the time in seconds since 1970.
     """
 
     def __init__(self, pipeline_name: str, table: str, *, clock: Callable[[], float] = time.time) -> None:
         self._pipeline = pipeline_name
         self._table = table
         self._clock = clock
-        # A signal's handler may tell of the stop on the very thread that is telling of an epoch, hence the R.
+        # Reentrant: a signal handler may call `stopping` on the thread that is inside `epoch`.
         self._lock = threading.RLock()
         self._state = STARTING
         self._message: str | None = None
@@ -84,40 +84,40 @@ class RunStatus:
             return self._state in (ENDED, FAILED)
 
     def begin(self) -> None:
-        """Spark is there, and the query begins."""
+        """Record that Spark has started and the query runs."""
         with self._lock:
             if self._state == STARTING:
                 self._state = RUNNING
 
     def epoch(self, progress: Progress, totals: Totals, *, versions: int | None, fragments: int | None) -> None:
-        """An epoch is done.
+        """Record an epoch that is done.
 
         Args:
             progress: The epoch.
-            totals: All epochs so far. They may change afterwards: what they say now is kept.
-            versions: How many versions the table keeps; None if nobody has looked.
-            fragments: How many fragments the table has; None if nobody has looked.
+            totals: The totals so far. They are copied.
+            versions: The number of kept versions of the table; None if not counted.
+            fragments: The number of fragments of the table; None if not counted.
         """
         with self._lock:
             self._epochs.append(_Epoch(self._clock(), progress, versions, fragments))
             self._totals = asdict(totals)
 
     def stopping(self) -> None:
-        """The run was told to stop."""
+        """Record that a stop was requested."""
         with self._lock:
             if not self.is_over:
                 self._state = STOPPING
 
     def end(self) -> None:
-        """The run is over, and all is well."""
+        """Record that the run has ended without an error. The first call of `end` or `fail` wins."""
         self._finish(ENDED, None)
 
     def fail(self, message: str) -> None:
-        """The run is over, and why. What ended it first, stands."""
+        """Record that the run has failed, with the reason. The first call of `end` or `fail` wins."""
         self._finish(FAILED, message)
 
     def watch(self, name: str, statistics: Callable[[], SinkStatistics]) -> None:
-        """Show how full a push table is.
+        """Show how many batches a push table has queued.
 
         Args:
             name: The table's name.
@@ -128,11 +128,11 @@ class RunStatus:
             self._watched[name] = statistics
 
     def snapshot(self) -> dict[str, Any]:
-        """All of it, in plain values, as JSON has them. Times are seconds since 1970."""
+        """Return the status as JSON-compatible values. Times are seconds since 1970."""
         with self._lock:
             epochs = list(self._epochs)
             watched = list(self._watched.items())
-            told: dict[str, Any] = {
+            found: dict[str, Any] = {
                 "pipeline": self._pipeline,
                 "table": self._table,
                 "state": self._state,
@@ -142,10 +142,10 @@ class RunStatus:
                 "ended": self._ended,
                 "totals": dict(self._totals),
             }
-        # Neither takes the lock: the run must not wait for a page, nor for a table's own lock.
-        told["epochs"] = [each.as_dict() for each in epochs]
-        told["push_tables"] = [_depth(name, statistics) for name, statistics in watched]
-        return told
+        # Outside the lock: the run must not wait for a page, nor for a push table's lock.
+        found["epochs"] = [each.as_dict() for each in epochs]
+        found["push_tables"] = [_queue_depth(name, statistics) for name, statistics in watched]
+        return found
 
     def _finish(self, state: str, message: str | None) -> None:
         with self._lock:
@@ -153,9 +153,9 @@ class RunStatus:
                 self._state, self._message, self._ended = state, message, self._clock()
 
 
-def _depth(name: str, statistics: Callable[[], SinkStatistics]) -> dict[str, Any]:
+def _queue_depth(name: str, statistics: Callable[[], SinkStatistics]) -> dict[str, Any]:
     try:
         found = statistics()
-    except Exception:  # noqa: BLE001 - whatever is wrong with one table, the page shows the rest
+    except Exception:  # noqa: BLE001 - a failure of one table must not hide the others
         return {"name": name, "queued": None, "capacity": None, "state": "unknown"}
     return {"name": name, "queued": found.queued, "capacity": found.capacity, "state": found.state}

@@ -1,4 +1,4 @@
-"""The same as pipeline.toml, for Spark Declarative Pipelines: run it with `spark-pipelines run`."""
+"""The pipeline of pipeline.toml for Spark Declarative Pipelines. Run it with `spark-pipelines run`."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ dp.create_sink(
     "lance",
     {
         "path": str(Path(__file__).absolute().parent / "numbers.lance"),
-        "streamingQueryId": "numbers-v1",  # the key by which landed epochs are recognised
+        "streamingQueryId": "numbers-v1",  # the query's key in the table; do not change it
         "createTable": "true",
     },
 )

@@ -1,4 +1,4 @@
-"""The same as pipeline.toml, in Python: run it with `python pipeline.py`, or give it to spark-submit."""
+"""The pipeline of pipeline.toml in Python. Run it with `python pipeline.py` or with spark-submit."""
 
 from pathlib import Path
 
@@ -17,10 +17,10 @@ numbered = spark.sql("SELECT value AS id, value % 10 AS digit, timestamp AS at F
 
 query = (
     numbered.writeStream.format("lance")
-    .option("streamingQueryId", "numbers-v1")  # the key by which landed epochs are recognised
+    .option("streamingQueryId", "numbers-v1")  # the query's key in the table; do not change it
     .option("createTable", "true")
     .option("checkpointLocation", str(HERE / "checkpoint"))
-    .trigger(availableNow=True)  # without this line, it goes on
+    .trigger(availableNow=True)  # without this line, the query keeps running
     .start(str(HERE / "numbers.lance"))
 )
 query.awaitTermination()

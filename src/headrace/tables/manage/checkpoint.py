@@ -1,4 +1,4 @@
-"""What Spark's own checkpoint of a query says: whose it is, and which epochs are done."""
+"""Read a Spark query's checkpoint: the query's id, and which epochs are planned and committed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from headrace.tables.commit.epochs import Epochs
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint.
+    """The content of a checkpoint.
 
     Attributes:
-        id: Spark's id of the query; the same as long as the checkpoint is.
-        planned: Epochs whose offsets are noted; Spark keeps the last hundred or so.
-        done: Epochs that Spark has noted as done, of those.
+        id: Spark's query id, which is the same for the checkpoint's whole life.
+        planned: Epochs in the offset log; Spark keeps about the last hundred.
+        done: Epochs in the commit log.
     """
 
     id: str
@@ -29,10 +29,10 @@ class Checkpoint:
 
 
 def read(location: str) -> Checkpoint:
-    """Read a checkpoint, in a local folder or an object store that pyarrow knows.
+    """Read a checkpoint from a local folder or an object store that pyarrow supports.
 
     Raises:
-        StorageError: There is none, or it cannot be read.
+        StorageError: There is no checkpoint, or it cannot be read.
     """
     try:
         store, path = _open(location)
@@ -42,14 +42,14 @@ def read(location: str) -> Checkpoint:
     except (OSError, pa.ArrowInvalid, ValueError, KeyError, TypeError) as error:
         raise StorageError(
             f"There is no checkpoint of a Spark query at {location}: {str(error).splitlines()[0]}",
-            hint="name the folder that was given as checkpointLocation; it has a file named metadata.",
+            hint="give the query's checkpointLocation; it contains a file named metadata.",
         ) from error
 
 
 def read_if_local(location: str) -> Checkpoint | None:
-    """Read a checkpoint in a local folder; None if it is elsewhere, or is none.
+    """Read a checkpoint from a local folder; return None if it is not local or not a checkpoint.
 
-    For a look that must cost nothing: an object store that does not answer takes its time to say so.
+    For callers that must not wait: an object store that does not answer only fails after its timeout.
     """
     if not location or not _is_local(location):
         return None

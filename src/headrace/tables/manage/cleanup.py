@@ -1,4 +1,4 @@
-"""Which old versions may go: never one by which a query knows what it has landed."""
+"""Remove old versions, except those that record a query's newest landed epoch."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from headrace.tables.manage import queries
 
 @dataclass(frozen=True, slots=True)
 class Cleanup:
-    """What a cleanup removes.
+    """A cleanup, planned or done.
 
     Attributes:
-        versions: The versions, oldest first.
-        bytes: How much they held that nothing else needs; not known before it is done.
+        versions: The versions to remove, oldest first.
+        bytes: The bytes that were freed; None before the cleanup is done.
     """
 
     versions: tuple[int, ...]
@@ -24,28 +24,35 @@ class Cleanup:
 
 
 def plan(store: LanceStore, *, keep: int | None = None, older_than: timedelta | None = None) -> Cleanup:
-    """The versions that would go: all but the newest ``keep``, of those the ones that are old enough. Tagged ones stay.
+    """Plan which versions to remove.
+
+    The newest version and tagged versions are always kept.
+
+    Args:
+        store: The table.
+        keep: Keep this many of the newest versions; None for one.
+        older_than: Remove only versions older than this; None for any age.
 
     Raises:
-        ConfigurationError: A query would not know any more what it has landed.
-        TableNotFoundError: There is no table.
+        ConfigurationError: One of the versions records the newest landed epoch of a query.
+        TableNotFoundError: The table does not exist.
     """
     snapshot = store.open()
     dates = snapshot.dates()
     versions = sorted(dates)
     tagged = snapshot.tagged()
     before = datetime.now(UTC) - (older_than or timedelta())
-    doomed = tuple(
+    removed = tuple(
         version
         for version in (versions[:-keep] if keep else versions[:-1])
         if dates[version] < before and version not in tagged
     )
-    _require_not_needed(store, doomed)
-    return Cleanup(doomed)
+    _require_not_needed(store, removed)
+    return Cleanup(removed)
 
 
 def carry_out(store: LanceStore, cleanup: Cleanup) -> Cleanup:
-    """Remove the versions, and the files that only they need.
+    """Remove the planned versions, and the files that only they use.
 
     Raises:
         StorageError: A file cannot be removed.
@@ -60,12 +67,12 @@ def carry_out(store: LanceStore, cleanup: Cleanup) -> Cleanup:
     return Cleanup(cleanup.versions, int(done.bytes_removed))
 
 
-def _require_not_needed(store: LanceStore, doomed: tuple[int, ...]) -> None:
+def _require_not_needed(store: LanceStore, removed: tuple[int, ...]) -> None:
     for query in queries.known(store):
-        if query.version in doomed and not query.is_forgotten:
+        if query.version in removed and not query.is_forgotten:
             raise ConfigurationError(
-                f"Version {query.version} of {store.location} says that epoch {query.stamp.epoch} of query "
-                f"{query.id!r} has landed; without it, a restart of that query could land rows twice. Nothing was "
+                f"Version {query.version} of {store.location} records that epoch {query.stamp.epoch} of query "
+                f"{query.id!r} has landed; without it, a restart of the query could land rows twice. Nothing was "
                 f"removed.",
-                hint="keep more versions, run the query once more, or, if it will never run again, forget it.",
+                hint="keep more versions, run the query again, or, if it will never run again, forget it.",
             )

@@ -1,8 +1,8 @@
-"""Upkeep: small files are put together and old versions removed while a stream goes on.
+"""Compact small fragments and remove old versions while a stream is running.
 
-It runs on a thread of its own after a commit, one at a time for a table, and a bounded amount of it. It cannot
-disturb the ledger: compaction is a version like any other writer's, and landed epochs are known from the bookmark
-when their versions are gone. If it fails, it is logged, and tried again when it is next due.
+A compaction starts after a commit, on a background thread, one at a time per table, with bounded work. It does not
+affect exactly-once: a compaction is a version like any other writer's, and the bookmark records landed epochs whose
+versions were removed. A failure is logged, and the next due compaction tries again.
 """
 
 from __future__ import annotations
@@ -23,33 +23,32 @@ from headrace.tables.settings import CompactionRules
 
 _log = logging.getLogger("headrace.tables")
 
-# What one round may read and write anew.
+# The most that one compaction may rewrite.
 _BOUNDS: dict[str, Any] = {
     "max_source_fragments": 5_000,
     "max_source_rows": 20_000_000,
     "max_source_bytes": 4 * 1024**3,
 }
 
-# Fragments are put together in steps, each so many times the one below, up to the size Lance aims for: the newest rows
-# are written anew every round, but only a small fragment of them; what has grown is left alone until enough of its
-# kind has come together. So the work of a round does not grow with the table.
+# Target sizes in rows, each eight times the one below; the last is Lance's default. Fragments are rewritten to the
+# next size only when there are enough of them, so the work of a compaction does not grow with the table.
 _STEPS = (16_384, 131_072, 1_048_576)
 _ENOUGH = 8
 
-# A run that ends with the round still going waits for it this long.
-_PATIENCE_SECONDS = 10.0
+# At exit, the process waits this long for a running compaction.
+_EXIT_SECONDS = 10.0
 
 
 class Compactor:
-    """The upkeep of tables by this process."""
+    """Runs the compactions of this process."""
 
     def __init__(self) -> None:
         self._running: dict[Location, threading.Thread] = {}
         self._lock = threading.Lock()
-        atexit.register(self.wait, _PATIENCE_SECONDS)
+        atexit.register(self.wait, _EXIT_SECONDS)
 
     def after_commit(self, location: Location, rules: CompactionRules, epoch: int) -> None:
-        """Begin a round if one is due and none is going on; returns at once."""
+        """Start a compaction if one is due and none is running for the table; return immediately."""
         if not rules.is_due(epoch) and rules.above_fragments is None:
             return
         with self._lock:
@@ -57,47 +56,45 @@ class Compactor:
             if current is not None and current.is_alive():
                 return
             thread = threading.Thread(
-                target=self._round, args=(location, rules, epoch), name="headrace-compact", daemon=True
+                target=self._run, args=(location, rules, epoch), name="headrace-compact", daemon=True
             )
             self._running[location] = thread
             thread.start()
 
     def wait(self, seconds: float | None = None) -> None:
-        """Wait until no round is going on, or for so long."""
+        """Wait for running compactions, each for at most ``seconds``; None waits without limit."""
         with self._lock:
             threads = list(self._running.values())
         for thread in threads:
             thread.join(seconds)
 
     @staticmethod
-    def _round(location: Location, rules: CompactionRules, epoch: int) -> None:
+    def _run(location: Location, rules: CompactionRules, epoch: int) -> None:
         try:
             if rules.is_due(epoch) or rules.is_too_many(small_fragments(location)):
                 compact(location)
                 if rules.retain_versions is not None:
                     clean(location, rules.retain_versions)
         except HeadraceError as error:
-            _log.warning(
-                "Upkeep of %s after epoch %d was not done, and is tried again later: %s", location, epoch, error
-            )
+            _log.warning("Compaction of %s after epoch %d failed; it is retried later: %s", location, epoch, error)
 
 
 def small_fragments(location: Location) -> int:
-    """How many fragments a round would look at now, because they are smaller than it makes them."""
+    """Return how many fragments are smaller than the size the next compaction aims for."""
     with translated(location, "counting fragments"):
         sizes = _sizes(LanceStore(location).open().dataset)
     return sum(size < target_rows(sizes) for size in sizes)
 
 
 def compact(location: Location, *, is_full: bool = False) -> int:
-    """Put small fragments together, a bounded number of them unless told otherwise.
+    """Compact small fragments, with bounded work unless ``is_full`` is set.
 
     Args:
         location: The table.
-        is_full: Whether to take all of them at once, up to the size Lance aims for.
+        is_full: Whether to compact all fragments below Lance's default size at once, without a bound.
 
     Returns:
-        How many fragments there are less.
+        By how many the number of fragments has decreased.
 
     Raises:
         StorageError: A file cannot be read or written, or another writer changed the same rows.
@@ -117,7 +114,7 @@ def _sizes(dataset: lance.LanceDataset) -> list[int]:
 
 
 def target_rows(sizes: Sequence[int]) -> int:
-    """How large fragments should become in this round, where they have so many rows now."""
+    """Return the target size in rows for the next compaction, given the fragments' sizes."""
     for below, step in reversed(list(pairwise(_STEPS))):
         if sum(below <= size < step for size in sizes) >= _ENOUGH:
             return step
@@ -125,10 +122,10 @@ def target_rows(sizes: Sequence[int]) -> int:
 
 
 def clean(location: Location, retain_versions: int) -> int:
-    """Remove old versions, and the files only they need; tagged ones stay, and files no version knows yet.
+    """Remove old versions, and the files that only they use. Tagged versions and uncommitted files are kept.
 
     Returns:
-        How many versions were removed.
+        The number of versions removed.
 
     Raises:
         StorageError: A file cannot be removed.

@@ -1,4 +1,4 @@
-"""A table's history in words: what each version did, and for which query."""
+"""A table's history: what each version did, and for which query."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.tables.commit.rowless import rowless_before
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
 from headrace.tables.read.changes import VersionChange, change_at
 
-# What a version did, by the kind of its transaction.
+# The word shown for each operation of Lance.
 _WORDS = {
     "append": "appended",
     "overwrite": "overwritten",
@@ -25,7 +25,7 @@ _WORDS = {
     "merge": "columns added",
     "datareplacement": "column rewritten",
     "restore": "restored",
-    "change": "other",  # What pylance has no class for: of its own, the fragment numbers that a compaction reserves.
+    "change": "other",  # An operation without a class in pylance, such as the fragment ids that a compaction reserves.
 }
 _FIRST = "created"
 LANDED = "landed"
@@ -38,20 +38,20 @@ class Event:
     """One version of a table.
 
     Attributes:
-        version: Its number.
-        made: When it was made.
-        what: What it did: ``landed`` an epoch, ``fenced`` off earlier runs of a query, ``forgotten`` a query, or in a
-            word what another writer did.
-        query: The streaming query it is stamped with.
-        epoch: The epoch it landed; for a fence, the newest that had landed before.
-        rows: How many rows it brought; not known of changes and compactions.
-        files: How many data files it brought.
-        run: The run of the query.
-        checkpoint: Spark's query id, which stays the same as long as the checkpoint does.
-        skipped: Epochs that this run found landed and skipped, before this version.
-        empty: Epochs of the query that had no rows, before this version.
-        is_result: Whether what it landed is a whole result, in the place of all that was there.
-        without: Epochs that are not in the table and that the query was told to do without.
+        version: The version number.
+        made: When it was committed.
+        what: What it did: ``landed`` an epoch, ``fenced`` off earlier runs of a query, ``forgotten`` a query, or a
+            word for another writer's operation.
+        query: The streaming query in its stamp; None for other writers.
+        epoch: The epoch it landed; for a fence, the newest epoch that had landed before.
+        rows: The number of rows it added; None if not known, as for changes and compactions.
+        files: The number of data files it added.
+        run: The run id of the query.
+        checkpoint: Spark's query id, which is the same for the checkpoint's whole life.
+        skipped: Epochs that this run skipped before this version, because they had landed already.
+        empty: Epochs of the query before this version that had no rows.
+        is_result: Whether it landed a complete result, which replaced all rows.
+        without: Epochs that are not in the table, and that the query's owner has accepted as lost.
     """
 
     version: int
@@ -70,15 +70,15 @@ class Event:
 
 
 def events(store: LanceStore, *, last: int | None = None) -> Iterator[Event]:
-    """The versions that are kept, newest first.
+    """Yield the kept versions, newest first.
 
     Args:
         store: The table.
-        last: How many at most; all if not given.
+        last: The most versions to yield; None for all.
 
     Raises:
-        TableNotFoundError: There is no table.
-        StorageError: It cannot be read.
+        TableNotFoundError: The table does not exist.
+        StorageError: The table cannot be read.
     """
     snapshot = store.open()
     dates = snapshot.dates()
@@ -108,8 +108,8 @@ def _event(store: LanceStore, snapshot: LanceSnapshot, version: int, made: datet
 
 
 def stamped_event(version: int, made: datetime, properties: Mapping[str, str]) -> Event:
-    """A version that a streaming query made, from its transaction's properties."""
-    is_fence, passed = ledger.FENCE in properties, rowless_before(properties)
+    """Return the event of a version committed by a streaming query, from its transaction's properties."""
+    is_fence, rowless = ledger.FENCE in properties, rowless_before(properties)
     epoch = _number(properties.get(ledger.LAST_EPOCH if is_fence else ledger.EPOCH_ID))
     what = LANDED
     if is_fence:
@@ -124,8 +124,8 @@ def stamped_event(version: int, made: datetime, properties: Mapping[str, str]) -
         _number(properties.get(ledger.FILES)),
         properties.get(ledger.RUN_ID),
         properties.get(ledger.CHECKPOINT),
-        passed.skipped,
-        passed.empty or NO_EPOCHS,
+        rowless.skipped,
+        rowless.empty or NO_EPOCHS,
         not is_fence and properties.get(ledger.MODE) == "complete",
         Epochs.parse(properties.get(ledger.WITHOUT, "")),
     )

@@ -1,4 +1,4 @@
-"""A table made, landed in, and removed again: whether a place can be written to."""
+"""Probe a location: create a table, land an epoch in it twice, and remove the table."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _SCHEMA = pa.schema([("x", pa.int64())])
 
 @contextmanager
 def probe_table(location: Location) -> Iterator[int]:
-    """A new table in which one epoch was landed twice, as after a crash; it is removed at the end.
+    """Create a table and land the same epoch twice, as after a crash; remove the table at the end.
 
     Yields:
-        How many rows it has; 1 if all is well.
+        The number of rows in the table; 1 is correct.
 
     Raises:
-        HeadraceError: It cannot be made or written to, and why.
+        HeadraceError: The table cannot be created, written to or removed.
     """
     store = LanceStore(location)
     create.open_or_create(store, _SCHEMA, creates=True)

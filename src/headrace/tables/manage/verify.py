@@ -1,4 +1,4 @@
-"""Whether every epoch of a query is in the table once, and none is missing: read from the table, and the checkpoint."""
+"""Check that every epoch of a query is in the table once and none is missing, from its history and the checkpoint."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from headrace.tables.manage.history import FORGOTTEN, LANDED, Event
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of the epochs of one query, since it was last forgotten or its checkpoint reset.
+    """The result of checking one query, since it was last forgotten or its checkpoint was reset.
 
     Attributes:
         query: The query.
-        checked: The epochs that can be accounted for.
-        landed: Those that are in the table.
-        empty: Those that had no rows.
-        rows: Rows that landed with them, without those that a later whole result replaced.
-        problems: What is wrong, in sentences; nothing if all is well.
-        unchecked: The epochs that cannot be accounted for: the versions that told of them were removed, or the query
-            was forgotten since.
-        without: The epochs that were lost with an earlier table, which the query's owner has accepted.
+        checked: The epochs that were checked.
+        landed: The epochs that are in the table.
+        empty: The epochs that had no rows.
+        rows: The rows that landed, without those that a later complete result replaced.
+        problems: What is wrong, one sentence each; empty if nothing is.
+        unchecked: The epochs that could not be checked: cleanup removed their versions, or the query was forgotten
+            since.
+        without: The epochs that were lost with an earlier table, and that the query's owner has accepted as lost.
     """
 
     query: str
@@ -44,16 +44,16 @@ class Account:
 
 
 def verify(store: LanceStore, *, query: str | None = None, checkpoint: Checkpoint | None = None) -> list[Account]:
-    """Account for every query of a table, or for one.
+    """Check every query of a table, or one.
 
     Args:
         store: The table.
-        query: The one; with a checkpoint and without a name, the one the checkpoint belongs to.
-        checkpoint: Spark's own note of what is done.
+        query: The query to check; None for the one the checkpoint belongs to, or without a checkpoint for all.
+        checkpoint: The query's checkpoint, to compare with.
 
     Raises:
-        LandingError: There is no such query in the table's history.
-        TableNotFoundError: There is no table.
+        LandingError: The table's history has no such query, or none with this checkpoint.
+        TableNotFoundError: The table does not exist.
     """
     events = list(history.events(store))[::-1]
     kept = {event.version for event in events}
@@ -69,15 +69,15 @@ def verify(store: LanceStore, *, query: str | None = None, checkpoint: Checkpoin
         by_query = {name: found for name, found in by_query.items() if name in fed}
         if not by_query:
             raise LandingError(
-                f"No version of {store.location} that is kept was made from this checkpoint, of query {checkpoint.id}.",
-                hint="check that it is this table's; if it is, name the query.",
+                f"No kept version of {store.location} was written from this checkpoint (Spark query {checkpoint.id}).",
+                hint="check that the checkpoint belongs to this table; if it does, name the query.",
             )
     if query is not None:
         if query not in by_query:
             known = ", ".join(repr(name) for name in sorted(by_query))
             raise LandingError(
-                f"No version of {store.location} that is kept is of query {query!r}.",
-                hint=f"there are versions of {known}." if known else "there are none of any query.",
+                f"No kept version of {store.location} was written by query {query!r}.",
+                hint=f"the table has versions of {known}." if known else "it has no versions of any streaming query.",
             )
         by_query = {query: by_query[query]}
     return [
@@ -89,7 +89,7 @@ def verify(store: LanceStore, *, query: str | None = None, checkpoint: Checkpoin
 
 
 def _removed(store: LanceStore, kept: Set[int], known: Container[str]) -> dict[str, Stamp]:
-    """The queries of which only the bookmark is left, each with its newest stamp."""
+    """Return the queries whose versions were all removed, each with the newest stamp from its bookmark."""
     marks = [mark for mark in bookmark.read_all(store) if mark.stamp.query_id not in known]
     newest = max(kept, default=0)
     return {
@@ -106,14 +106,14 @@ def _unaccounted(query: str, newest: Stamp) -> Account:
 def account(
     query: str, events: list[Event], noted: Epochs, checkpoint: Checkpoint | None = None, *, kept: Set[int]
 ) -> Account:
-    """Account for one query.
+    """Check one query.
 
     Args:
         query: The query.
         events: Its versions, oldest first.
-        noted: Epochs without rows of which no version tells yet.
-        checkpoint: Spark's own note of what is done.
-        kept: The versions of the table that were not removed.
+        noted: Epochs without rows that are only in the query's note, not yet in a version.
+        checkpoint: The query's checkpoint, to compare with.
+        kept: The table's versions that were not removed.
     """
     generation, is_first = _last_generation(events)
     landed_events = [event for event in generation if event.what == LANDED and event.epoch is not None]
@@ -126,28 +126,28 @@ def account(
     last = max(landed, default=-1)
     if checkpoint is not None:
         last = max(last, max(checkpoint.done, default=-1))
-    untold = _untold(generation, kept, last, is_whole=is_whole) - without
-    checked = Epochs.between(0, last) - untold - without
-    standing = _since_last_result(landed_events)
-    # A whole result has what all epochs before it brought.
-    settled = Epochs.between(0, standing[0].epoch or 0) if standing and standing[0].is_result else NO_EPOCHS
+    unchecked = _unchecked(generation, kept, last, is_whole=is_whole) - without
+    checked = Epochs.between(0, last) - unchecked - without
+    current = _since_last_result(landed_events)
+    # A complete result includes the rows of all epochs before it.
+    included = Epochs.between(0, current[0].epoch or 0) if current and current[0].is_result else NO_EPOCHS
     problems = [
-        *_doubled(standing),
-        *_missing(checked - landed - empty - settled, checkpoint),
-        *_misfits(generation, landed, checkpoint),
+        *_doubled(current),
+        *_missing(checked - landed - empty - included, checkpoint),
+        *_checkpoint_problems(generation, landed, checkpoint),
     ]
-    rows = sum(event.rows or 0 for event in standing)
-    return Account(query, checked, landed, empty, rows, tuple(problems), untold, without)
+    rows = sum(event.rows or 0 for event in current)
+    return Account(query, checked, landed, empty, rows, tuple(problems), unchecked, without)
 
 
 def _since_last_result(landed: list[Event]) -> list[Event]:
-    """The versions whose rows no later whole result replaced: from the last result on, or all."""
+    """Return the versions whose rows are current: from the last complete result on, or all."""
     results = [number for number, event in enumerate(landed) if event.is_result]
     return landed[results[-1] :] if results else landed
 
 
 def _last_generation(events: list[Event]) -> tuple[list[Event], bool]:
-    """What came since the query was forgotten or its checkpoint reset, and whether that is all there is."""
+    """Return the versions since the query was last forgotten or its checkpoint reset, and whether those are all."""
     start = 0
     for number, (before, event) in enumerate(pairwise(events), 1):
         is_reset = before.checkpoint and event.checkpoint and before.checkpoint != event.checkpoint
@@ -156,21 +156,21 @@ def _last_generation(events: list[Event]) -> tuple[list[Event], bool]:
     return events[start:], start == 0
 
 
-def _untold(events: list[Event], kept: Set[int], last: int, *, is_whole: bool) -> Epochs:
-    """Epochs, up to the last, of which only versions could tell that were removed: that they landed, or had no rows."""
-    if events[0].what == FORGOTTEN:  # The query may have gone on from its checkpoint, or begun anew.
+def _unchecked(events: list[Event], kept: Set[int], last: int, *, is_whole: bool) -> Epochs:
+    """Return the epochs up to ``last`` that only removed versions could show as landed or empty."""
+    if events[0].what == FORGOTTEN:  # The query may have continued from its checkpoint, or started over.
         first = min((event.epoch for event in events if event.what == LANDED and event.epoch is not None), default=0)
-        untold, known = Epochs.between(0, first - 1), first - 1
+        unchecked, known = Epochs.between(0, first - 1), first - 1
     else:
-        untold, known = NO_EPOCHS, -1
-    is_hole, before = not is_whole, events[0].version
+        unchecked, known = NO_EPOCHS, -1
+    is_gap, before = not is_whole, events[0].version
     for event in events:
-        is_hole |= not _is_kept(range(before, event.version), kept)
+        is_gap |= not _is_kept(range(before, event.version), kept)
         is_landed, epoch = event.what == LANDED, -1 if event.epoch is None else event.epoch
-        if is_hole:
-            untold |= Epochs.between(known + 1, epoch - 1 if is_landed else epoch)
-        is_hole, known, before = is_hole and not is_landed, max(known, epoch), event.version
-    return untold | Epochs.between(known + 1, last) if is_hole else untold
+        if is_gap:
+            unchecked |= Epochs.between(known + 1, epoch - 1 if is_landed else epoch)
+        is_gap, known, before = is_gap and not is_landed, max(known, epoch), event.version
+    return unchecked | Epochs.between(known + 1, last) if is_gap else unchecked
 
 
 def _is_kept(versions: range, kept: Set[int]) -> bool:
@@ -189,20 +189,20 @@ def _missing(missing: Epochs, checkpoint: Checkpoint | None) -> Iterable[str]:
     if missing:
         which = f"epochs {missing}" if len(missing) > 1 else f"epoch {missing}"
         yield (
-            f"No version holds rows of {which}, and it is not noted that there were none; "
-            f"{'later epochs landed' if checkpoint is None else 'the checkpoint says that all is done'}."
+            f"No version has rows of {which}, and there is no record that there were none, but "
+            f"{'later epochs landed' if checkpoint is None else 'the checkpoint records all as done'}."
         )
 
 
-def _misfits(events: list[Event], landed: Epochs, checkpoint: Checkpoint | None) -> Iterable[str]:
+def _checkpoint_problems(events: list[Event], landed: Epochs, checkpoint: Checkpoint | None) -> Iterable[str]:
     if checkpoint is None:
         return
     fed = {event.checkpoint for event in events if event.checkpoint}
     if fed and checkpoint.id not in fed:
-        yield f"What landed came from checkpoint {', '.join(sorted(fed))}, and this one is {checkpoint.id}."
+        yield f"The epochs landed from checkpoint {', '.join(sorted(fed))}, but this checkpoint is {checkpoint.id}."
     newest, planned = max(landed, default=-1), max(checkpoint.planned, default=-1)
     if newest > planned:
         yield (
-            f"Epoch {newest} has landed, and the checkpoint goes no further than epoch {planned}: it was put back to "
-            f"an earlier state, and rows may be taken for landed that are not."
+            f"Epoch {newest} has landed, but the checkpoint's last epoch is {planned}: the checkpoint was restored to "
+            f"an earlier state, and the query may skip epochs whose rows have not landed."
         )

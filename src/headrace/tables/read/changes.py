@@ -1,4 +1,4 @@
-"""What one version did to the rows of a table, read from its transaction."""
+"""How one version changed the rows of a table, read from its transaction."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from lance.dataset import LanceOperation
 from headrace.errors import ReadingError, TableNotFoundError
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
 
-# These leave every row as it was, and bring none.
-_QUIET = (
+# These operations neither add nor change rows.
+_WITHOUT_ROWS = (
     LanceOperation.Rewrite,
     LanceOperation.CreateIndex,
     LanceOperation.UpdateConfig,
@@ -25,9 +25,9 @@ class Added:
     """A fragment that a version added.
 
     Attributes:
-        files: Its data files, by which it is found again.
-        rows: Rows in it.
-        bytes: Bytes in its files, as far as they are known.
+        files: Its data files; they identify the fragment in later versions.
+        rows: Its rows.
+        bytes: The size of its data files; files of unknown size count as 0.
     """
 
     files: tuple[str, ...]
@@ -37,15 +37,15 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class VersionChange:
-    """What one version did.
+    """How one version changed the rows.
 
     Attributes:
         version: The version.
-        transaction: Its transaction's id.
-        kind: What it is called in a message.
+        transaction: The id of its transaction.
+        kind: The name of its operation, for messages.
         added: The fragments it added, in order.
-        alters: Whether rows that were there before are changed or gone.
-        has_updates: Whether `added` holds the new state of rows that were there before.
+        alters: Whether it changed or removed existing rows.
+        has_updates: Whether `added` contains the new state of existing rows.
     """
 
     version: int
@@ -57,14 +57,15 @@ class VersionChange:
 
     @property
     def rows(self) -> int:
-        """Rows it added."""
+        """The number of rows it added."""
         return sum(fragment.rows for fragment in self.added)
 
 
 def change_at(store: LanceStore, snapshot: LanceSnapshot, version: int) -> VersionChange | None:
-    """What a version did, or None if it is no longer kept.
+    """Return how a version changed the rows; None if cleanup has removed the version.
 
     Raises:
+        ReadingError: The table does not record how many rows its fragments have.
         StorageError: The table cannot be read.
     """
     transaction = snapshot.transaction(version)
@@ -86,33 +87,33 @@ def change_at(store: LanceStore, snapshot: LanceSnapshot, version: int) -> Versi
         return VersionChange(version, transaction.uuid, name, _added(operation.new_fragments), alters, has_updates)
     if isinstance(operation, LanceOperation.Restore):
         return VersionChange(version, transaction.uuid, name, alters=True)
-    if isinstance(operation, _QUIET):
+    if isinstance(operation, _WITHOUT_ROWS):
         return VersionChange(version, transaction.uuid, name)
     return _compared(store, version, transaction.uuid, "change" if name in ("baseoperation", "nonetype") else name)
 
 
 def fragments_of(snapshot: LanceSnapshot) -> list[Any]:
-    """The metadata of a version's fragments, in order."""
+    """Return the metadata of a version's fragments, in order."""
     return [fragment.metadata for fragment in snapshot.dataset.get_fragments()]
 
 
 def live_rows(fragment: Any) -> int:
-    """Rows of a fragment that are not deleted."""
+    """Return the number of rows of a fragment that are not deleted."""
     return _known(fragment.physical_rows) - _deleted_rows(fragment)
 
 
 def size_of(fragment: Any) -> int:
-    """Bytes in the data files of a fragment, as far as they are known."""
+    """Return the size of a fragment's data files; files of unknown size count as 0."""
     return sum(file.file_size_bytes or 0 for file in fragment.files)
 
 
 def is_untouched(fragment: Any, files: tuple[str, ...]) -> bool:
-    """Whether a fragment is still what it was when it consisted of these files and nothing of it was deleted."""
+    """Whether a fragment still consists of exactly these data files, with no deletions or overlays."""
     return files_of(fragment) == files and fragment.deletion_file is None and not fragment.overlays
 
 
 def files_of(fragment: Any) -> tuple[str, ...]:
-    """The data files of a fragment."""
+    """Return the data files of a fragment."""
     return tuple(file.path for file in fragment.files)
 
 
@@ -125,7 +126,7 @@ def _added(fragments: Iterable[Any]) -> tuple[Added, ...]:
 
 
 def _fragments_before(store: LanceStore, version: int, unknown: list[Any]) -> list[Any]:
-    """The fragments of the version before, or ``unknown`` if it is no longer kept."""
+    """Return the fragments of the previous version, or ``unknown`` if cleanup has removed it."""
     if version <= 1:
         return []
     try:
@@ -135,7 +136,7 @@ def _fragments_before(store: LanceStore, version: int, unknown: list[Any]) -> li
 
 
 def _compared(store: LanceStore, version: int, transaction: str, kind: str) -> VersionChange:
-    """Work a change out from the fragments before and after it, where its transaction does not tell."""
+    """Compare the fragments before and after a version whose transaction does not say how it changed the rows."""
     try:
         after = fragments_of(store.open(version=version))
     except TableNotFoundError:
@@ -160,7 +161,7 @@ def _deleted_rows(fragment: Any) -> int:
 def _known(rows: int | None) -> int:
     if rows is None:
         raise ReadingError(
-            "The table was written by a Lance so old that it did not note how many rows its fragments have.",
-            hint="compact it with a newer one, and read it from there on.",
+            "The table was written by an old version of Lance that did not record how many rows a fragment has.",
+            hint="compact it with a newer Lance, and start reading from the version after that.",
         )
     return rows

@@ -1,7 +1,7 @@
-"""A table's history as a feed of rows: where to begin, how far to go next, and which rows lie between.
+"""A table's history as a stream of rows: where to start, how far the next trigger reads, and which rows that is.
 
-Every row that a version adds comes exactly once, as it was when it was added. What lies between two positions is fixed
-as soon as both exist, so it can be asked for again after a crash.
+Every row that a version adds is read exactly once, as it was when it was added. The rows between two offsets never
+change, so Spark can ask for them again after a crash.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headrace.tables.settings import NO_LIMIT, FeedRules, Limit
 
 _log = logging.getLogger("headrace.tables")
 
-_MOST_REMEMBERED = 4096
+_CACHED_CHANGES = 4096
 
 
 class Feed:
@@ -43,19 +43,19 @@ class Feed:
         self._lost_until = 0
 
     def newest(self) -> int:
-        """The newest version there is."""
+        """Return the table's newest version."""
         return self._store.open().version
 
     def transaction(self, version: int) -> str:
-        """The transaction that made a version; empty if it is gone."""
+        """Return the id of a version's transaction; empty if cleanup has removed the version."""
         return self._uuid(self._store.open(), version)
 
     def begin(self) -> Offset:
-        """Where a new query starts.
+        """Return the offset at which a new query starts.
 
         Raises:
-            ConfigurationError: There is no such version.
-            DataLossError: It is gone.
+            ConfigurationError: The starting version is newer than the table.
+            DataLossError: The starting version was removed by a cleanup, and ``fails_on_loss`` is set.
         """
         snapshot = self._store.open()
         start = self._rules.start
@@ -68,7 +68,7 @@ class Feed:
         if start > snapshot.version + 1:
             raise ConfigurationError(
                 f"startingVersion is {start}, and the newest version of {self._store.location} is {snapshot.version}.",
-                hint='name a version that is there, or "latest".',
+                hint='set it to an existing version, or to "latest".',
             )
         offset = Offset(start)
         if start <= snapshot.version and snapshot.entry(start) is None:
@@ -76,19 +76,19 @@ class Feed:
         return Offset.first(offset.version, after=self._uuid(snapshot, offset.version - 1))
 
     def advance(self, start: Offset, limit: Limit = NO_LIMIT, newest: int | None = None) -> Offset:
-        """How far to go from ``start``.
+        """Return the offset up to which the next trigger reads.
 
-        Versions that cannot be read end a step that has something to read before them, and raise in the next one.
+        If a version cannot be read and there are rows before it, the trigger ends before it. The next trigger raises.
 
         Args:
-            start: Where the last step ended.
-            limit: How much to take.
-            newest: The last version to look at; the newest there is, if not given.
+            start: Where the last trigger ended.
+            limit: How much to read.
+            newest: The last version to read; None for the newest.
 
         Raises:
             ChangeCommitError: The next version changes rows.
-            DataLossError: The next version is gone.
-            ReadingError: This is not the table that the offset belongs to.
+            DataLossError: The next version was removed by a cleanup.
+            ReadingError: The offset does not belong to this table.
         """
         snapshot = self._store.open()
         self._require_same_table(snapshot, start)
@@ -105,10 +105,12 @@ class Feed:
         return replace(offset, origin=start.origin)
 
     def splits(self, start: Offset, end: Offset) -> list[Split]:
-        """The rows between two positions.
+        """Return the rows between two offsets, as splits.
 
         Raises:
-            ChangeCommitError, DataLossError, ReadingError: As in ``advance``.
+            ChangeCommitError: A version between them changes rows.
+            DataLossError: A version between them was removed by a cleanup.
+            ReadingError: An offset does not belong to this table.
         """
         snapshot = self._store.open()
         if start.is_first and end.origin:
@@ -125,18 +127,18 @@ class Feed:
                 offset = self._step_over_gap(snapshot, offset, end.version)
                 continue
             last = end.row if offset.version == end.version else None
-            found += [finder.slice(pieces, *piece) for piece in pieces.between(offset.row, last)]
+            found += [finder.split(pieces, *piece) for piece in pieces.between(offset.row, last)]
             offset = Offset(offset.version + 1)
         return found
 
     def _take(self, snapshot: LanceSnapshot, offset: Offset, newest: int, budget: _Budget) -> tuple[Offset, bool]:
-        """One version's rows, as far as the budget goes, and whether it went to their end."""
+        """Read one version as far as the budget allows; return the new offset, and whether the version is finished."""
         try:
             pieces = self._pieces(snapshot, offset)
         except DataLossError:
             return self._step_over_gap(snapshot, offset, newest), True
         if pieces.is_skipped:
-            _log.warning("Version %d of %s changes rows and is passed over.", pieces.version, self._store.location)
+            _log.warning("Skipping version %d of %s, which changes rows.", pieces.version, self._store.location)
         row = offset.row
         for _, _, rows, size in pieces.between(offset.row, None):
             taken = budget.take(rows, size)
@@ -162,9 +164,9 @@ class Feed:
         if change.alters and not (self._rules.with_updates and change.has_updates):
             if not self._rules.skips_changes:
                 raise ChangeCommitError(
-                    f"Version {version} of {self._store.location} changes rows that were there before (it is "
-                    f"{_article(change.kind)}), and a stream gives only rows that are added.",
-                    hint="set skipChangeCommits=true to pass over such versions, or start anew with a new checkpoint.",
+                    f"Version {version} of {self._store.location} changes existing rows (it is "
+                    f"{_article(change.kind)}), but a stream reads only added rows.",
+                    hint="set skipChangeCommits=true to skip such versions, or start over with a new checkpoint.",
                 )
             return _Pieces(version, change.transaction, (), is_skipped=True)
         parts = [_Piece(added.files, added.rows, added.bytes) for added in change.added]
@@ -177,21 +179,21 @@ class Feed:
             if found is None:
                 raise self._lost(snapshot, version)
             self._changes[version] = found
-            while len(self._changes) > _MOST_REMEMBERED:
+            while len(self._changes) > _CACHED_CHANGES:
                 self._changes.popitem(last=False)
         return found
 
     def _step_over_gap(self, snapshot: LanceSnapshot, offset: Offset, newest: int) -> Offset:
-        """Go on behind versions that are gone, if that is allowed."""
+        """Return the offset after versions that were removed, or raise if ``fails_on_loss`` is set."""
         if self._rules.fails_on_loss:
             raise self._lost(snapshot, offset.version)
         kept = [version for version in snapshot.kept_versions(offset.version) if version <= newest]
         following = min(kept, default=newest + 1)
-        if following > self._lost_until:  # A step is planned and then planned; it is told of once.
+        if following > self._lost_until:  # `advance` and `splits` both get here; warn once.
             self._lost_until = following
             _log.warning(
-                "%d versions of %s are gone, %d to %d; the rows they added and that were not read yet are lost to this "
-                "query.",
+                "%d versions of %s were removed before this query read them, %d to %d. It continues without the rows "
+                "that they added.",
                 following - offset.version,
                 self._store.location,
                 offset.version,
@@ -202,10 +204,10 @@ class Feed:
     def _lost(self, snapshot: LanceSnapshot, version: int) -> DataLossError:
         oldest = min(snapshot.kept_versions(0), default=snapshot.version)
         return DataLossError(
-            f"Version {version} of {self._store.location} was cleaned up before this query had read it; the oldest "
-            f"that is kept is {oldest}.",
-            hint="set failOnDataLoss=false to go on with the versions that are left, or start anew with a new "
-            "checkpoint; keep versions for longer than a query may stand still.",
+            f"Version {version} of {self._store.location} was removed by a cleanup before this query read it; the "
+            f"oldest kept version is {oldest}.",
+            hint="set failOnDataLoss=false to continue without the removed versions, or start over with a new "
+            "checkpoint; keep versions for longer than the query may be stopped.",
         )
 
     def _version_since(self, snapshot: LanceSnapshot, moment: datetime) -> int:
@@ -215,9 +217,9 @@ class Feed:
             return snapshot.version + 1
         if since[0] == versions[0][0] > 1 and self._rules.fails_on_loss:
             raise DataLossError(
-                f"The versions of {self._store.location} that were made before {versions[0][1].isoformat()} are gone, "
-                f"and startingTimestamp is {moment.isoformat()}.",
-                hint="set failOnDataLoss=false to begin with the oldest version that is kept.",
+                f"The versions of {self._store.location} before {versions[0][1].isoformat()} were removed, and "
+                f"startingTimestamp is {moment.isoformat()}.",
+                hint="set failOnDataLoss=false to start with the oldest kept version.",
             )
         return since[0]
 
@@ -231,9 +233,9 @@ class Feed:
 
     def _replaced(self, offset: Offset) -> ReadingError:
         return ReadingError(
-            f"{self._store.location} is not the table this query has read up to version {offset.newest_seen}: it was "
-            "dropped and made anew.",
-            hint="start anew with a new checkpoint.",
+            f"{self._store.location} is not the table that this query read up to version {offset.newest_seen}: the "
+            "table was dropped and created again.",
+            hint="start over with a new checkpoint.",
         )
 
     @staticmethod
@@ -248,12 +250,12 @@ class _Piece:
     rows: int
     bytes: int
     fragment: int | None = None
-    """Its number in the version that is read, where that is known."""
+    """The fragment's id, if it is known; else it is looked up by its files."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """The fragments whose rows a version brings."""
+    """The fragments to read for one version."""
 
     version: int
     transaction: str
@@ -261,7 +263,7 @@ class _Pieces:
     is_skipped: bool = False
 
     def between(self, first: int, last: int | None) -> Iterator[tuple[_Piece, int, int, int]]:
-        """The parts from one row to another: part, first row in it, rows, bytes."""
+        """Yield the parts that overlap a range of rows: part, first row in it, rows, bytes."""
         begin = 0
         for part in self.parts:
             start = max(first - begin, 0)
@@ -272,7 +274,7 @@ class _Pieces:
 
 
 class _Budget:
-    """What is left of a limit."""
+    """The rest of a trigger's limit."""
 
     def __init__(self, limit: Limit) -> None:
         self._files = limit.files
@@ -280,7 +282,7 @@ class _Budget:
         self._bytes = limit.bytes
 
     def take(self, rows: int, size: int) -> int:
-        """How many of a fragment's rows may be taken."""
+        """Return how many of a fragment's rows may be read, and deduct them."""
         if self._files == 0 or self._rows == 0 or (self._bytes is not None and self._bytes <= 0):
             return 0
         taken = rows if self._rows is None else min(rows, self._rows)
@@ -294,14 +296,17 @@ class _Budget:
 
 
 class _Finder:
-    """Finds fragments by their files: in the newest version if they are there as they were, else in their own."""
+    """Finds fragments by their data files: in the newest version if untouched there, else in the version they are of.
+
+    The newest version is preferred because cleanup does not remove it.
+    """
 
     def __init__(self, store: LanceStore, newest: LanceSnapshot) -> None:
         self._store = store
         self._newest = newest
         self._found: dict[int, dict[tuple[str, ...], Any]] = {}
 
-    def slice(self, pieces: _Pieces, part: _Piece, start: int, rows: int, size: int) -> Split:
+    def split(self, pieces: _Pieces, part: _Piece, start: int, rows: int, size: int) -> Split:
         version, number = pieces.version, part.fragment
         if number is None:
             version, number = self._find(version, part.files)

@@ -1,4 +1,4 @@
-"""Where a streaming reader is in a table's history; what Spark keeps in a checkpoint as its offset."""
+"""The offset of a streaming read: its position in a table's history, which Spark keeps in the checkpoint."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ _SNAPSHOT = "s"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Offset:
-    """The row that is read next.
+    """The position of the next row to read.
 
     Attributes:
-        version: The version that brings it; one above the newest if all is read.
-        row: How many rows of that version are read already.
-        is_snapshot: Whether the rows are all those the table has in that version, and not only those it added.
-        after: The transaction of the newest version of which something is read or passed over, by which a table that
-            was made anew is recognised; empty if there is none.
-        origin: Where the query began. Spark asks for that anew when it runs the first epoch again, and gets another
-            answer if the table has grown; so the end of the epoch says it too.
+        version: The version that added the row; the newest version plus one if everything was read.
+        row: How many rows of that version were read already.
+        is_snapshot: Whether all rows of that version are read, not only those it added.
+        after: The transaction of the newest version that was read, in part or whole, or skipped; empty if there is
+            none. If the version has another transaction now, the table was dropped and created again.
+        origin: Where the query started. When Spark runs the first epoch again, it calls `initialOffset` again, and
+            the answer differs if the table has grown since; so every end offset repeats it.
     """
 
     version: int
@@ -33,16 +33,16 @@ class Offset:
 
     @classmethod
     def first(cls, version: int, *, is_snapshot: bool = False, after: str = "") -> Offset:
-        """Where a query begins."""
+        """Return the offset at which a query starts."""
         return cls(version, 0, is_snapshot, after, f"{version}{_SNAPSHOT if is_snapshot else ''}")
 
     @property
     def is_first(self) -> bool:
-        """Whether nothing is read yet."""
+        """Whether nothing was read yet."""
         return self.origin != "" and replace(self, after="") == self.at_origin()
 
     def at_origin(self) -> Offset:
-        """Where the query of this position began."""
+        """Return the offset at which this query started."""
         version = self.origin.removesuffix(_SNAPSHOT)
         return Offset.first(int(version), is_snapshot=version != self.origin)
 
@@ -52,7 +52,7 @@ class Offset:
         return self.version if self.row or self.is_snapshot else self.version - 1
 
     def to_json(self) -> dict[str, Any]:
-        """As Spark keeps it."""
+        """Return the value that Spark keeps in the checkpoint."""
         return {
             "version": self.version,
             "row": self.row,
@@ -63,10 +63,10 @@ class Offset:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Offset:
-        """As Spark hands it back.
+        """Return the offset for a value from the checkpoint.
 
         Raises:
-            ReadingError: It is not an offset of ours.
+            ReadingError: The value is not an offset of a Lance table.
         """
         try:
             return cls(
@@ -78,6 +78,6 @@ class Offset:
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ReadingError(
-                f"The checkpoint holds {dict(value)!r}, which is no offset of a Lance table.",
-                hint="give the query a checkpoint of its own.",
+                f"The checkpoint contains {dict(value)!r}, which is not an offset of a Lance table.",
+                hint="start the query with a new checkpointLocation.",
             ) from error

@@ -1,4 +1,4 @@
-"""Rows out of a table, batch by batch. Planned on the driver, read on executors."""
+"""Scan a table batch by batch: planned on the driver, read on executors."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _CREATED = "_row_created_at_version"
 _INSERT = "insert"
 _UPDATE = "update_postimage"
 
-# A batch on its way to Spark, and what Lance reads ahead for it.
+# The size of a batch for Spark, and how much Lance reads ahead.
 _BATCH_BYTES = 4 * 1024 * 1024
 _BATCH_ROWS = 64 * 1024
 _BATCHES_AHEAD = 2
@@ -34,11 +34,11 @@ _BUFFER_BYTES = 32 * 1024 * 1024
 
 
 def open_for(settings: ReadSettings) -> LanceSnapshot:
-    """The version that a batch read is about.
+    """Open the version that a batch read asks for.
 
     Raises:
-        TableNotFoundError: There is no table.
-        ConfigurationError: There is no such version.
+        TableNotFoundError: The table does not exist.
+        ConfigurationError: The table has no such version or tag, or none as old as the timestamp.
     """
     store = LanceStore(settings.location)
     newest = store.open()
@@ -49,15 +49,15 @@ def open_for(settings: ReadSettings) -> LanceSnapshot:
         version = max((number for number, made in dates.items() if made <= moment), default=None)
         if version is None:
             raise ConfigurationError(
-                f"timestamp is {settings.timestamp.isoformat()}, and the oldest version of {settings.location} that is "
-                f"kept was made at {min(dates.values()).isoformat()}.",
+                f"timestamp is {settings.timestamp.isoformat()}, but the oldest kept version of {settings.location} "
+                f"is from {min(dates.values()).isoformat()}.",
             )
     if version is None:
         return newest
     if isinstance(version, str) and version not in (tags := _tags(newest)):
         raise ConfigurationError(
             f"There is no version {version!r} of {settings.location}.",
-            hint=f"its tags are {', '.join(sorted(tags))}." if tags else "it has no tags; name a version's number.",
+            hint=f"its tags are {', '.join(sorted(tags))}." if tags else "it has no tags; give a version number.",
         )
     try:
         return store.open(version=version)
@@ -65,7 +65,7 @@ def open_for(settings: ReadSettings) -> LanceSnapshot:
         kept = newest.kept_versions(0)
         raise ConfigurationError(
             f"There is no version {version!r} of {settings.location}.",
-            hint=f"the versions that are kept are {kept[-1]} to {kept[0]}, as far as none between them was cleaned up.",
+            hint=f"the oldest kept version is {kept[-1]}, the newest {kept[0]}; cleanup may have removed some between.",
         ) from None
 
 
@@ -75,45 +75,45 @@ def _tags(snapshot: LanceSnapshot) -> list[str]:
 
 
 def table_schema(snapshot: LanceSnapshot, columns: tuple[str, ...]) -> pa.Schema:
-    """The schema of some columns, or of all.
+    """Return the schema of the given columns; of all if none are given.
 
     Raises:
-        ConfigurationError: One of them is not there.
+        ConfigurationError: The table does not have one of them.
     """
     schema = snapshot.schema
     for name in columns:
         if name not in schema.names:
             raise ConfigurationError(
-                f"columns names {name!r}, and the columns of the table are {', '.join(schema.names)}."
+                f"The columns option names {name!r}, but the table's columns are {', '.join(schema.names)}."
             )
     return pa.schema([schema.field(name) for name in columns]) if columns else schema
 
 
 def whole_table(snapshot: LanceSnapshot, *, is_filtered: bool) -> list[Split]:
-    """All rows of one version; where they are filtered, fragments cannot be cut by row numbers."""
+    """Return all rows of one version as splits; with a filter, each must be a whole fragment, not a row range."""
     found = []
     version = snapshot.version
     for fragment in fragments_of(snapshot):
         if rows := live_rows(fragment):
-            taken = None if is_filtered else rows
-            found.append(Split(version, fragment.id, 0, taken, size_of(fragment), version, files_of(fragment)))
+            limit = None if is_filtered else rows
+            found.append(Split(version, fragment.id, 0, limit, size_of(fragment), version, files_of(fragment)))
     return found
 
 
 def read(
     splits: Iterable[Split], location: Location, schema: pa.Schema, *, condition: str = "", with_changes: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of some splits.
+    """Yield the rows of the given splits.
 
     Args:
-        splits: Which rows.
+        splits: The rows to read.
         location: The table.
-        schema: What the batches are to be.
-        condition: Rows that do not meet it are left out; then splits are whole fragments.
-        with_changes: Whether the schema's last columns say what became of a row, and in which version.
+        schema: The schema of the batches.
+        condition: A filter in Lance's SQL; with one, splits must be whole fragments.
+        with_changes: Whether the schema ends with the columns ``_change_type`` and ``_commit_version``.
 
     Raises:
-        DataLossError: The version was cleaned up.
+        DataLossError: A version was removed by a cleanup.
         SchemaMismatchError: The columns do not fit the schema.
         StorageError: The table cannot be read.
     """
@@ -121,7 +121,7 @@ def read(
     wanted = pa.schema(list(schema)[: -len(FEED_FIELDS)]) if with_changes else schema
     columns = [*wanted.names, *([_CREATED] if with_changes else [])]
     for part in splits:
-        dataset = versions.holding(part)
+        dataset = versions.dataset(part)
         require_columns(wanted, dataset.schema, f"version {part.version} of {location}")
         with translated(location, f"reading fragment {part.fragment} of version {part.version}"):
             scanner = dataset.get_fragment(part.fragment).scanner(
@@ -141,10 +141,10 @@ def read(
 
 
 def require_fit(wanted: pa.Schema, found: pa.Schema, where: str) -> None:
-    """Check that a table's columns can be read as what is wanted.
+    """Check that a table's columns can be read with the wanted schema.
 
     Raises:
-        SchemaMismatchError: A column is not there, or of another kind.
+        SchemaMismatchError: A column is missing, or its type cannot be converted.
     """
     require_columns(wanted, found, where)
     fields = [found.field(name) for name in wanted.names]
@@ -152,37 +152,45 @@ def require_fit(wanted: pa.Schema, found: pa.Schema, where: str) -> None:
 
 
 def _scanned(kind: pa.DataType) -> pa.DataType:
-    """The type a column has in a scan, which reads the content of blobs."""
+    """Return the type that a column has in a scan, which reads the content of blobs."""
     return pa.large_binary() if is_blob(kind) else in_microseconds(kind)
 
 
 def require_columns(wanted: pa.Schema, found: pa.Schema, where: str) -> None:
-    """Check that columns are still there."""
+    """Check that no wanted column is missing.
+
+    Raises:
+        SchemaMismatchError: A column is missing.
+    """
     missing = [name for name in wanted.names if name not in found.names]
     if missing:
         raise SchemaMismatchError(
             f"Column {missing[0]!r} is not in {where}, whose columns are {', '.join(found.names)}.",
-            hint="leave it out of the schema or the columns option.",
+            hint="remove it from the schema or from the columns option.",
         )
 
 
 class _Versions:
-    """The versions that splits are of, each opened once."""
+    """The versions that splits refer to, each opened once."""
 
     def __init__(self, store: LanceStore) -> None:
         self._store = store
         self._opened: dict[int | None, LanceSnapshot | None] = {}
 
-    def holding(self, part: Split) -> Any:
-        """The version of a slice; if that was cleaned up, the newest, where the slice is there as it was."""
+    def dataset(self, part: Split) -> Any:
+        """Return the split's version; if it was removed, the newest one, if the fragment is untouched there.
+
+        Raises:
+            DataLossError: The version was removed, and the newest one does not have the fragment unchanged.
+        """
         snapshot = self._open(part.version)
         if snapshot is None:
             snapshot = self._open(None)
             fragments = [] if snapshot is None else fragments_of(snapshot)
             if not any(each.id == part.fragment and is_untouched(each, part.files) for each in fragments):
                 raise DataLossError(
-                    f"Version {part.version} of {self._store.location} was cleaned up while it was read.",
-                    hint="restart the query; keep versions for longer than a query takes to read them.",
+                    f"Version {part.version} of {self._store.location} was removed by a cleanup while it was read.",
+                    hint="restart the query; keep versions for longer than a query needs to read them.",
                 )
         assert snapshot is not None
         return snapshot.dataset
@@ -199,25 +207,25 @@ class _Versions:
 def _shaped(batch: pa.RecordBatch, wanted: pa.Schema, schema: pa.Schema, part: Split | None) -> pa.RecordBatch:
     created = batch.column(_CREATED) if part is not None else None
     rows = batch.select(wanted.names)
-    arrays = [_coarser(array) for array in rows.columns]
+    arrays = [_cast_to_microseconds(array) for array in rows.columns]
     source = pa.schema([field.with_type(array.type) for field, array in zip(rows.schema, arrays, strict=True)])
     shaped = Alignment(source, wanted).apply(pa.RecordBatch.from_arrays(arrays, schema=source))
     if part is None:
         return shaped
     is_new = pa.scalar(True) if part.is_snapshot else pc.equal(created, part.commit)
     kinds = pc.if_else(is_new, pa.repeat(_INSERT, batch.num_rows), pa.repeat(_UPDATE, batch.num_rows))
-    rowless_before = [kinds, pa.repeat(pa.scalar(part.commit, pa.int64()), batch.num_rows)]
-    return pa.RecordBatch.from_arrays([*shaped.columns, *rowless_before], schema=schema)
+    commits = pa.repeat(pa.scalar(part.commit, pa.int64()), batch.num_rows)
+    return pa.RecordBatch.from_arrays([*shaped.columns, kinds, commits], schema=schema)
 
 
-def _coarser(array: pa.Array) -> pa.Array:
-    """Times in microseconds, which is all Spark has."""
+def _cast_to_microseconds(array: pa.Array) -> pa.Array:
+    """Cast nanoseconds to microseconds: Spark has no finer times."""
     kind = in_microseconds(array.type)
     return array if kind.equals(array.type) else array.cast(kind, safe=False)
 
 
 def in_microseconds(kind: pa.DataType) -> pa.DataType:
-    """The same type with nanoseconds made microseconds, inside of nested types too."""
+    """Return the type with nanoseconds replaced by microseconds, also inside nested types."""
     if pa.types.is_timestamp(kind) and kind.unit == "ns":
         return pa.timestamp("us", kind.tz)
     if pa.types.is_duration(kind) and kind.unit == "ns":

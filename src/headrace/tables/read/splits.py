@@ -1,4 +1,4 @@
-"""Parts of fragments, and how they are planned to tasks."""
+"""Splits: row ranges of fragments, grouped into tasks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-# As many tasks as there may be cores for, unless each would have next to nothing to do, or far too much.
+# The target number of tasks; a task reads between _LEAST_BYTES and _MOST_BYTES, which may make them fewer or more.
 _TASKS = 32
 _LEAST_BYTES = 16 * 1024 * 1024
 _MOST_BYTES = 128 * 1024 * 1024
@@ -15,17 +15,17 @@ _LEAST_ROW_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Some rows of a fragment, as they are in one version.
+    """A range of rows of one fragment in one version.
 
     Attributes:
         version: The version to read.
-        fragment: The fragment's number in it.
+        fragment: The fragment's id in that version.
         start: The first row.
-        rows: How many; None for all, and then `start` is 0.
-        bytes: How large they are, roughly.
-        commit: The version that brought them, or that they were found in when a stream began.
+        rows: The number of rows; None for all, and then `start` is 0.
+        bytes: Their approximate size.
+        commit: The version that added the rows; for a snapshot, the version at which the stream started.
         files: The fragment's data files.
-        is_snapshot: Whether they were found so.
+        is_snapshot: Whether the rows were in the table when the stream started.
     """
 
     version: int
@@ -39,7 +39,7 @@ class Split:
 
 
 def plan_tasks(splits: Iterable[Split]) -> list[list[Split]]:
-    """Slices in groups of about the same size, in order; large ones are cut."""
+    """Group splits into tasks of about the same size, in order; large splits are cut."""
     sized = [replace(part, bytes=max(part.bytes, _LEAST_ROW_BYTES * (part.rows or 0))) for part in splits]
     share = min(max(sum(part.bytes for part in sized) // _TASKS, _LEAST_BYTES), _MOST_BYTES)
     groups: list[list[Split]] = []

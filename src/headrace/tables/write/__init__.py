@@ -1,1 +1,1 @@
-"""Rows on their way into a table."""
+"""Writing: create tables, write data files, stage upserts."""

@@ -1,4 +1,4 @@
-"""Tables are made, and given new columns, before rows are written to them."""
+"""Create a table, and add columns to one, before rows are written to it."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ def open_or_create(
     settings: FileSettings = FileSettings(),  # noqa: B008 - frozen
     before_creation: Callable[[], None] = lambda: None,
 ) -> LanceSnapshot:
-    """Open the table; if there is none and ``creates``, make an empty one of ``schema``.
+    """Open the table; if it does not exist and ``creates`` is true, create an empty one with ``schema``.
 
     Args:
         store: The table.
-        schema: The schema of one that is made.
-        creates: Whether to make it.
-        settings: How its files are cut.
-        before_creation: Called before it is made; what it raises is raised, and nothing is made.
+        schema: The schema of a new table.
+        creates: Whether to create a table that does not exist.
+        settings: The file format version of a new table.
+        before_creation: Called before the table is created. If it raises, nothing is created.
 
     Raises:
-        TableNotFoundError: There is none, and it is not to be made.
-        StorageError: It cannot be made.
+        TableNotFoundError: The table does not exist, and ``creates`` is false.
+        StorageError: The table cannot be created.
     """
     try:
         return store.open()
@@ -51,7 +51,7 @@ def open_or_create(
             _create(store.location, schema, settings)
         _log.info("Created the table %s.", store.location)
     except StorageError as error:
-        # Another writer may have made it at the same moment; then theirs is used.
+        # Another writer may have created it at the same time; then use that one.
         try:
             return store.open()
         except TableNotFoundError:
@@ -62,7 +62,7 @@ def open_or_create(
 def _create(location: Location, schema: pa.Schema, settings: FileSettings) -> None:
     arguments: dict[str, Any] = location.lance_arguments()
     if location.uri and settings.storage_version is None:
-        # Of two that do this at once exactly one succeeds; a write in Lance's mode "create" may overwrite the other's.
+        # Of two concurrent commits exactly one succeeds; of two writes in mode "create", one may overwrite the other.
         LanceDataset.commit(location.uri, LanceOperation.Overwrite(schema, []), max_retries=0, **arguments)
         return
     if settings.storage_version is not None:
@@ -73,13 +73,14 @@ def _create(location: Location, schema: pa.Schema, settings: FileSettings) -> No
 def require_fit(
     store: LanceStore, snapshot: LanceSnapshot, schema: pa.Schema, *, merges: bool, fills: bool = True
 ) -> LanceSnapshot:
-    """Check that rows of ``schema`` fit the table; if ``merges``, add the columns it does not have.
+    """Check that rows with ``schema`` fit the table; if ``merges`` is true, first add the columns it does not have.
 
     Returns:
-        The table, which has the new columns.
+        A snapshot of the table with the new columns.
 
     Raises:
-        SchemaMismatchError: They do not fit.
+        SchemaMismatchError: The rows do not fit.
+        StorageError: The columns cannot be added.
     """
     for is_last in (False, False, True):
         new = [field for field in schema if field.name not in snapshot.schema.names]
@@ -91,7 +92,7 @@ def require_fit(
             with translated(store.location, "adding columns to the table"):
                 snapshot.dataset.add_columns(pa.schema([field.with_nullable(True) for field in new]))
         except StorageError:
-            # Another writer may have added them at the same moment.
+            # Another writer may have added them at the same time.
             if is_last:
                 raise
         snapshot = store.open()
@@ -100,10 +101,10 @@ def require_fit(
 
 
 def require_keys(rows: pa.Schema, table: pa.Schema, keys: tuple[str, ...]) -> None:
-    """Check that the table has the key columns, and that keys which differ in the rows differ in the table.
+    """Check that the table has the key columns, and that keys that differ in the rows also differ in the table.
 
     Raises:
-        SchemaMismatchError: Naming the column that the table does not have, or rounds.
+        SchemaMismatchError: The table does not have a key column, or would round its values.
     """
     for key in keys:
         if key not in table.names:
@@ -113,7 +114,7 @@ def require_keys(rows: pa.Schema, table: pa.Schema, keys: tuple[str, ...]) -> No
         source, target = rows.field(key).type, table.field(key).type
         if pa.types.is_floating(source) and pa.types.is_floating(target) and source.bit_width > target.bit_width:
             raise SchemaMismatchError(
-                f"Key column {key!r} is {source} in the rows and {target} in the table: two keys could be rounded to "
-                f"the same one.",
-                hint=f"cast it to {target} in the query, where the rows of a key can be reduced to one.",
+                f"Key column {key!r} is {source} in the rows and {target} in the table: rounding could make two keys "
+                f"equal.",
+                hint=f"cast it to {target} in the query, and keep one row per key there.",
             )

@@ -1,4 +1,4 @@
-"""Batches become data files that no version of the table knows yet. Runs on executors."""
+"""Write batches as data files that belong to no version of the table yet. Runs on executors."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ def write_rows(
     """Write one task's rows as data files of the table.
 
     Args:
-        batches: The rows; one batch at a time is held.
+        batches: The rows. They are streamed, one batch at a time.
         location: The table.
         task: The task.
-        settings: How files are cut.
-        replacing: Whether they will replace the table's rows instead of joining them.
-        schema: With ``replacing``, a schema that replaces the table's; None keeps it.
+        settings: Limits and format of data files.
+        replacing: Whether the rows will replace the table's rows instead of being appended.
+        schema: With ``replacing``, the schema that replaces the table's; None keeps the table's.
 
     Returns:
-        What the driver needs to know; without rows, that nothing was written.
+        The task's message to the driver; it lists no fragments if there were no rows.
 
     Raises:
         SchemaMismatchError: The rows do not fit the table.
@@ -68,10 +68,10 @@ def write_rows(
 def write_staged(
     batches: Iterable[pa.RecordBatch], location: Location, staging: Location, task: Task, keys: tuple[str, ...]
 ) -> TaskMessage:
-    """Write one task's rows beside the table, for a merge by ``keys``; each key may be there once.
+    """Write one task's rows to the staging directory, to be merged by ``keys``. Each key may occur once.
 
     Raises:
-        SchemaMismatchError: The rows do not fit the table, a key is null, or a key is there twice.
+        SchemaMismatchError: The rows do not fit the table, a key is null, or a key occurs twice.
         StorageError: A file cannot be written.
     """
     first, rest = _first_of(batches)
@@ -88,13 +88,13 @@ def write_staged(
 
 
 def _first_of(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
-    """The first batch that has rows, and the others: a task without rows opens no table."""
+    """Return the first batch that has rows, and an iterator over the others: a task without rows opens no table."""
     rest = (batch for batch in batches if batch.num_rows)
     return next(rest, None), rest
 
 
 class _Rows:
-    """A task's rows on their way into Lance, aligned; remembers what went wrong, which Lance would not tell."""
+    """A task's rows, aligned with the table for Lance's writer. Keeps the error that Lance would replace by its own."""
 
     def __init__(self, alignment: Alignment, batches: Iterator[pa.RecordBatch], keys: tuple[str, ...] = ()) -> None:
         self._alignment = alignment
@@ -133,19 +133,23 @@ class _Rows:
             if twice.num_rows:
                 example = twice.slice(0, 1).to_pylist()[0]
                 raise SchemaMismatchError(
-                    f"Keys are there more than once in the epoch: {twice.num_rows} of them in one task, such as "
-                    f"{example}.",
-                    hint="reduce them to one row each in the query; which of them should win is not known here.",
+                    f"The epoch has more than one row for the same key: one task found {twice.num_rows} such keys, "
+                    f"for example {example}.",
+                    hint="keep one row per key in the query, for example the newest.",
                 )
 
 
 def require_keys(batch: pa.RecordBatch, keys: tuple[str, ...]) -> pa.RecordBatch:
-    """The key columns of a batch, none of them null."""
+    """Return the key columns of a batch.
+
+    Raises:
+        SchemaMismatchError: A key is null.
+    """
     found = batch.select(list(keys))
     for name, column in zip(keys, found.columns, strict=True):
         if column.null_count:
             raise SchemaMismatchError(
-                f"Key column {name!r} holds nulls, which match no row.", hint="drop those rows, or fill them."
+                f"Key column {name!r} holds nulls, which match no row.", hint="drop those rows, or fill in the key."
             )
     return found
 

@@ -1,4 +1,4 @@
-"""Upserts: rows staged beside the table by tasks, merged into it by key in one transaction."""
+"""Upserts: tasks write rows to a staging directory, and the driver merges them by key in one transaction."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _folder(query_id: str) -> str:
 
 
 def staging_for(snapshot: LanceSnapshot, location: Location, query_id: str) -> Location:
-    """A new place for one epoch's rows, inside the table's folder; what is left of earlier ones is removed."""
+    """Return a new staging directory for one epoch, inside the table's; delete those of the query's earlier epochs."""
     uri = str(snapshot.dataset.uri)
     options = snapshot.dataset.latest_storage_options() or location.storage_options
     staging = Location(f"{uri}/{_folder(query_id)}/{uuid.uuid4().hex}", dict(options))
@@ -37,13 +37,13 @@ def staging_for(snapshot: LanceSnapshot, location: Location, query_id: str) -> L
 
 
 def remove_staging(staging: Location) -> None:
-    """Remove an epoch's staged rows, as far as possible."""
+    """Delete an epoch's staged rows, best effort."""
     base, _, name = staging.uri.rpartition("/")
     _remove(Location(base, staging.storage_options), name)
 
 
 def _remove(base: Location, folder: str) -> None:
-    # What cannot be removed now is removed by the query's next epoch.
+    # The query's next epoch deletes what cannot be deleted now.
     with contextlib.suppress(*lance_errors()):
         session = LanceFileSession(base.uri, storage_options=base.options())
         for path in session.list(folder):
@@ -53,13 +53,12 @@ def _remove(base: Location, folder: str) -> None:
 def staged_rows(
     messages: Sequence[TaskMessage], schema: pa.Schema, staging: Location, location: Location, keys: Sequence[str]
 ) -> UpsertPayload:
-    """What tasks have staged, as rows to merge.
+    """Return the rows that tasks have staged, as a payload to merge.
 
-    The merge reads them back as a stream: no more than a few batches are held here, though Lance itself holds the
-    keys of one side of the join.
+    The merge reads them back as a stream of batches. Lance itself keeps the keys of one side of the join in memory.
 
     Raises:
-        LandingError: A partition reports twice.
+        LandingError: Two messages name the same partition or data file.
     """
     one_per_partition(messages)
     fragments = [FragmentMetadata.from_json(json.dumps(item)) for message in messages for item in message.fragments]

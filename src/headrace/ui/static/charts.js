@@ -1,4 +1,4 @@
-// Charts as SVG: lines over time, and bars of parts. Each is drawn anew whenever there is news or another width.
+// SVG charts: lines over time, and stacked bars. They are redrawn when the data or the width changes.
 
 const SPACE = "http://www.w3.org/2000/svg";
 const MARGIN = { top: 20, right: 14, bottom: 36, left: 46 };
@@ -28,7 +28,7 @@ export function html(name, attributes = {}, ...children) {
   return made;
 }
 
-/** Round numbers from 0 to what holds `most`; whole ones if parts make no sense. */
+/** Round axis values from 0 to at least `most`; integers if `isWhole`. */
 export function ticks(most, isWhole) {
   const rough = Math.max(most, isWhole ? 1 : 1e-6) / 5;
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -48,7 +48,7 @@ function timeTicks(first, last, width) {
   return { found: found.length ? found : [first], step };
 }
 
-/** Everything of a chart but its marks: heading, legend, axes; and what is shown under the pointer or by the keys. */
+/** The axes and grid of a chart. */
 function frame(figure, spec, most, xTicks) {
   const width = Math.max(220, figure.clientWidth - horizontalPadding(figure));
   const height = spec.height;
@@ -91,7 +91,7 @@ function swatch(series) {
   return sample;
 }
 
-/** Puts a chart in its place, and keeps what the reader was looking at. */
+/** Puts a chart into its figure with heading, legend and tooltip, and keeps the focus and the selected point. */
 function place(figure, spec, plot, hover) {
   const had = document.activeElement?.closest?.("figure") === figure;
   const legend = html("ul", { class: "legend" });
@@ -131,12 +131,12 @@ function place(figure, spec, plot, hover) {
   show(looking === null ? null : Math.min(looking, hover.length - 1));
 }
 
-/** A card that says why there is no chart in it. */
+/** A card with the reason why there is no chart. */
 export function unknown(figure, title, why) {
   figure.replaceChildren(html("h2", {}, title), html("p", { class: "unknown" }, why));
 }
 
-/** Lines over time. `spec.series` have a name, a style and a value, or null, for each of `spec.times`. */
+/** Lines over time. Each of `spec.series` has a name, a style and one value or null for each of `spec.times`. */
 export function lines(figure, spec) {
   const { times, series } = spec;
   const first = times[0];
@@ -148,7 +148,7 @@ export function lines(figure, spec) {
     const { found, step } = timeTicks(first, last, to - from);
     return { marks: found.map((time) => [x(time), clock(time, step)]), axis: "time of day" };
   });
-  // The first lies on top: where two lines are one, its dashes show both.
+  // Draw the first series last: where two lines coincide, its dashes show both.
   for (const { style, values } of series.toReversed()) {
     const points = values.flatMap((value, index) => (value === null ? [] : [[x(times[index]), y(value)]]));
     const path = points.map(([px, py]) => `${px.toFixed(1)} ${py.toFixed(1)}`).join("L");
@@ -161,7 +161,7 @@ export function lines(figure, spec) {
     at: (index) => ({
       x: x(times[index]),
       title: spec.titles[index],
-      rows: series.map(({ name, values }) => [name, values[index] === null ? "not known" : spec.value(values[index])]),
+      rows: series.map(({ name, values }) => [name, values[index] === null ? "unknown" : spec.value(values[index])]),
       marks: [
         svg("line", { class: "cursor", x1: x(times[index]), x2: x(times[index]), y1: MARGIN.top, y2: bottom }),
         ...series.filter(({ values }) => values[index] !== null).map(({ style, values }) =>
@@ -171,7 +171,7 @@ export function lines(figure, spec) {
   });
 }
 
-/** Bars, one for each of `spec.bars`, of the parts that `spec.series` name. */
+/** Stacked bars, one for each of `spec.bars`, with the parts named by `spec.series`. */
 export function bars(figure, spec) {
   const { series } = spec;
   const room = Math.floor((figure.clientWidth - horizontalPadding(figure) - MARGIN.left - MARGIN.right) / 7);
@@ -202,7 +202,7 @@ export function bars(figure, spec) {
     at: (index) => ({
       x: x(index),
       title: shown[index].title,
-      rows: [...series.map(({ key, name }) => [name, spec.value(shown[index].parts[key] ?? 0)]), ["in all", spec.value(shown[index].whole)]],
+      rows: [...series.map(({ key, name }) => [name, spec.value(shown[index].parts[key] ?? 0)]), ["total", spec.value(shown[index].whole)]],
       marks: [svg("rect", { class: "shade", x: x(index) - step / 2, width: step, y: MARGIN.top, height: bottom - MARGIN.top })],
     }),
   });

@@ -1,4 +1,4 @@
-// Asks for the board once a second and shows it; rests while nobody looks, and says so when nobody answers.
+// Polls the status once a second and shows it. Pauses while the page is hidden, and shows when the run does not answer.
 
 import { bars, clock, count, html, lines, seconds, short, unknown } from "./charts.js";
 
@@ -13,10 +13,10 @@ const SERIES = [
   { key: "other", name: "other", style: "p-other" },
 ];
 const EMPTY = {
-  starting: "Spark is starting. Numbers come with the first epoch.",
-  running: "The query is running and has not finished an epoch yet. Numbers come with the first one.",
+  starting: "Spark is starting. Numbers appear after the first epoch.",
+  running: "The query is running its first epoch. Numbers appear when it is done.",
   stopping: "The run is stopping before its first epoch was done.",
-  ended: "The run ended, and there was nothing new to land.",
+  ended: "The run ended. There were no new rows to land.",
   failed: "The run failed before its first epoch was done.",
 };
 
@@ -44,13 +44,13 @@ async function poll() {
 function lose() {
   const since = answered ? ` since ${clock(answered / 1000)}` : "";
   const over = latest && ["ended", "failed"].includes(latest.state);
-  const what = over ? `The run has ${latest.state}, and its page is no longer served.` : `No answer from the run${since}. It may have ended; this page keeps asking.`;
-  say(`${failure(latest)}${what}${latest ? " What is shown is the last that was known." : ""}`, latest?.state === "failed");
+  const what = over ? `The run has ${latest.state}, and its page is no longer served.` : `No answer from the run${since}. It may have ended. This page keeps polling.`;
+  say(`${failure(latest)}${what}${latest ? " The numbers are the last ones received." : ""}`, latest?.state === "failed");
   at("updated").textContent = answered ? `last answer ${clock(answered / 1000)}` : "no answer yet";
   if (!over) mark("not answering", "gone");
 }
 
-const failure = (told) => (told?.state === "failed" && told.message ? `${told.message} ` : "");
+const failure = (status) => (status?.state === "failed" && status.message ? `${status.message} ` : "");
 
 function say(text, isBad) {
   const notice = at("notice");
@@ -72,22 +72,22 @@ function duration(from, to) {
   return minutes ? `${minutes} min ${rest} s` : `${rest} s`;
 }
 
-function show(told) {
-  const { epochs, state } = told;
-  document.title = `${told.pipeline}: ${state}`;
-  at("pipeline").textContent = told.pipeline;
-  at("table").textContent = told.table;
+function show(status) {
+  const { epochs, state } = status;
+  document.title = `${status.pipeline}: ${state}`;
+  at("pipeline").textContent = status.pipeline;
+  at("table").textContent = status.table;
   mark(state, state);
-  const started = `started ${new Date(told.started * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })}`;
-  at("since").textContent = told.ended === null ? `${started}, ${duration(told.started, told.now)} ago` : `${started}, ${state} after ${duration(told.started, told.ended)}`;
-  say(failure(told), state === "failed");
-  at("updated").textContent = `updated ${clock(told.now)}`;
+  const started = `started ${new Date(status.started * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })}`;
+  at("since").textContent = status.ended === null ? `${started}, ${duration(status.started, status.now)} ago` : `${started}, ${state} after ${duration(status.started, status.ended)}`;
+  say(failure(status), state === "failed");
+  at("updated").textContent = `updated ${clock(status.now)}`;
   at("empty").hidden = epochs.length > 0;
   at("empty").textContent = EMPTY[state];
   for (const id of ["numbers", "charts", "last"]) at(id).hidden = epochs.length === 0;
-  showPushTables(told.push_tables);
+  showPushTables(status.push_tables);
   if (epochs.length === 0) return;
-  showNumbers(told, epochs.at(-1));
+  showNumbers(status, epochs.at(-1));
   showCharts(epochs);
   showTable(epochs);
 }
@@ -105,7 +105,7 @@ function showNumbers({ totals, epochs }, last) {
     ["landed", "Epochs landed", count(totals.epochs), totals.empty ? `${count(totals.empty)} without rows` : "in this run"],
     ["skipped", "Skipped replays", count(totals.skipped), "had landed before"],
     ["seconds", "Last epoch", seconds(last.seconds), `epoch ${count(last.epoch)}`],
-    ["behind", "Behind", last.lag ? short(last.lag.value) : "–", last.lag ? `${last.lag.unit} to read` : "not told"],
+    ["behind", "Behind", last.lag ? short(last.lag.value) : "–", last.lag ? `${last.lag.unit} to read` : "not reported"],
     ["version", "Table version", orDash(totals.version), versions === null ? "" : `${count(versions)} kept`],
     ["pieces", "Fragments", orDash(lastKnown(epochs, "fragments")), "when last counted"],
   ];
@@ -131,7 +131,7 @@ function showCharts(epochs) {
     ],
   });
   bars(at("phases"), {
-    title: "Where an epoch's time goes", unit: "seconds", height: 230, series: SERIES, value: seconds,
+    title: "Epoch time by phase", unit: "seconds", height: 230, series: SERIES, value: seconds,
     label: (value, top) => value.toFixed(top < 1 ? 2 : top < 10 ? 1 : 0), mark: "skipped",
     summary: `Last epoch: ${seconds(last.seconds)}.`,
     bars: epochs.map((each) => {
@@ -148,7 +148,7 @@ function showCharts(epochs) {
       summary: `Last known: ${count(latestValue)} ${unit}.`, series: [{ name: unit, style: `s-${id}`, values }],
     });
   };
-  one("lag", "Behind the source", last.lag?.unit ?? lastKnown(epochs, "lag")?.unit ?? "", epochs.map((each) => each.lag?.value ?? null), "The source does not tell.");
+  one("lag", "Behind the source", last.lag?.unit ?? lastKnown(epochs, "lag")?.unit ?? "", epochs.map((each) => each.lag?.value ?? null), "The source does not report it.");
   one("versions", "Versions kept", "versions", epochs.map((each) => each.versions), "Not counted yet.");
   one("fragments", "Fragments", "fragments", epochs.map((each) => each.fragments), "Not counted yet.");
 }

@@ -1,4 +1,4 @@
-"""What Spark says itself goes to a file: it writes to our standard output and error from a process of its own."""
+"""Redirect Spark's output to a log file: its JVM writes to the standard output and error of this process."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 
 @contextmanager
-def noise_to(log: Path) -> Iterator[None]:
-    """Send whatever is written to file descriptors 1 and 2 to a file; `sys.stdout` and `sys.stderr` stay ours."""
+def spark_output_to(log: Path) -> Iterator[None]:
+    """Redirect file descriptors 1 and 2 to a file; `sys.stdout` and `sys.stderr` still write to the terminal."""
     log.parent.mkdir(parents=True, exist_ok=True)
     before = sys.stdout, sys.stderr
     for stream in before:

@@ -1,4 +1,4 @@
-"""SQL text cut into statements at its semicolons, except for those inside quotes and comments."""
+"""Split SQL text into statements at semicolons, ignoring those inside quotes and comments."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 
 _TOKEN = re.compile(
     r"""
-    '(?:[^']|'')*(?:'|\Z)      # text
-    | "(?:[^"]|"")*(?:"|\Z)    # a quoted name
-    | --[^\n]*                 # a comment to the end of the line
-    | /\*.*?(?:\*/|\Z)         # a comment between marks
+    '(?:[^']|'')*(?:'|\Z)      # a string
+    | "(?:[^"]|"")*(?:"|\Z)    # a quoted identifier
+    | --[^\n]*                 # a line comment
+    | /\*.*?(?:\*/|\Z)         # a block comment
     | ;
     | [^;'"/-]+ | .
     """,
@@ -18,12 +18,12 @@ _TOKEN = re.compile(
 
 
 def split(text: str) -> list[str]:
-    """The statements, without their semicolons; those of nothing but comments are left out."""
+    """Return the statements without their semicolons; statements that are only comments are left out."""
     return [statement for statement, _ in _parts(text) if statement]
 
 
 def is_complete(text: str) -> bool:
-    """Whether the last statement has its semicolon, or there is none."""
+    """Whether the last statement ends with a semicolon, or there is none."""
     parts = _parts(text)
     return not parts[-1][0]
 

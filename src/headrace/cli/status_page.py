@@ -1,4 +1,4 @@
-"""The status page beside a run: told all that the display is told, and what the table is like."""
+"""The status page of a run: receives what the display receives, and counts the table's versions and fragments."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headrace.cli.tables import open_store
+from headrace.cli.table_options import open_store
 
 if TYPE_CHECKING:
     from headrace.cli.display import Display
@@ -18,85 +18,85 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("headrace.ui")
 
-# The table is counted at most this often, and for no more than this part of the time.
+# Count at most once in this many seconds, and spend at most this share of the time on it.
 _PAUSE_SECONDS = 1.0
-_MOST_OF_THE_TIME = 0.1
+_MAX_SHARE = 0.1
 
 
 @contextmanager
-def with_page(shown: Display, pipeline: Pipeline, port: int | None) -> Iterator[Display]:
-    """A display that also feeds a status page, while the body runs.
+def with_status_page(shown: Display, pipeline: Pipeline, port: int | None) -> Iterator[Display]:
+    """Yield a display that also updates a status page, which is served while the body runs.
 
     Args:
-        shown: The display there is.
-        pipeline: What is run.
+        shown: The display to pass everything on to.
+        pipeline: The pipeline that runs.
         port: The page's port; None for no page.
 
     Raises:
-        ConfigurationError: The port is taken.
-        MissingExtraError: The packages for it are not installed.
+        ConfigurationError: The port is in use.
+        MissingExtraError: The packages of the status page are not installed.
     """
     if port is None:
         yield shown
         return
     from headrace.ui import RunStatus, serve
 
-    board = RunStatus(pipeline.name, pipeline.table.uri)
-    with serve(board, port) as page:
+    status = RunStatus(pipeline.name, pipeline.table.uri)
+    with serve(status, port) as page:
         shown.page(page.url)
         try:
-            yield _Told(shown, board, Counter(pipeline))
+            yield _WithStatus(shown, status, Counter(pipeline))
         except BaseException as error:
-            board.fail(str(error) or type(error).__name__)
+            status.fail(str(error) or type(error).__name__)
             raise
 
 
-class _Told:
-    """Tells the display and a board."""
+class _WithStatus:
+    """A display that also updates a RunStatus."""
 
-    def __init__(self, shown: Display, board: RunStatus, counter: Counter) -> None:
+    def __init__(self, shown: Display, status: RunStatus, counter: Counter) -> None:
         self._shown = shown
-        self._board = board
+        self._status = status
         self._counter = counter
 
     def page(self, url: str) -> None:
         self._shown.page(url)
 
     def begin(self, pipeline: Pipeline) -> None:
-        self._board.begin()
+        self._status.begin()
         self._shown.begin(pipeline)
 
     def epoch(self, progress: Progress, totals: Totals) -> None:
-        # The display first: counting may take a moment.
+        # The display first: counting can be slow.
         self._shown.epoch(progress, totals)
         versions, fragments = self._counter.count()
-        self._board.epoch(progress, totals, versions=versions, fragments=fragments)
+        self._status.epoch(progress, totals, versions=versions, fragments=fragments)
 
     def stopping(self) -> None:
-        self._board.stopping()
+        self._status.stopping()
         self._shown.stopping()
 
     def end(self, totals: Totals) -> None:
-        self._board.end()
+        self._status.end()
         self._shown.end(totals)
 
 
 class Counter:
-    """Counts a table's versions and fragments, now and then; what goes wrong with that is no business of the run.
+    """Counts a table's versions and fragments from time to time. Failures are logged and do not affect the run.
 
     Args:
-        pipeline: Whose table.
-        clock: Seconds, from any start.
+        pipeline: The pipeline whose table is counted.
+        clock: A monotonic clock, in seconds.
     """
 
     def __init__(self, pipeline: Pipeline, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._table = pipeline.table
         self._clock = clock
         self._next = float("-inf")
-        self._has_complained = False
+        self._has_warned = False
 
     def count(self) -> tuple[int | None, int | None]:
-        """How many versions the table keeps and how many fragments it has; None for both if it is too early."""
+        """Return the number of kept versions and of fragments; None for both if it is too early or failed."""
         before = self._clock()
         if before < self._next:
             return None, None
@@ -105,10 +105,10 @@ class Counter:
             storage = {name: str(value) for name, value in self._table.storage.items()}
             snapshot = open_store(self._table.uri, storage).open()
             found = len(snapshot.kept_versions(above=0)), len(snapshot.dataset.get_fragments())
-        except Exception as error:  # noqa: BLE001 - whatever it is, rows land all the same
-            log = _log.debug if self._has_complained else _log.warning
-            log("The status page goes without versions and fragments: %s", error)
-            self._has_complained = True
+        except Exception as error:  # noqa: BLE001 - the run does not depend on these numbers
+            log = _log.debug if self._has_warned else _log.warning
+            log("The status page cannot show versions and fragments: %s", error)
+            self._has_warned = True
         after = self._clock()
-        self._next = after + max(_PAUSE_SECONDS, (after - before) / _MOST_OF_THE_TIME)
+        self._next = after + max(_PAUSE_SECONDS, (after - before) / _MAX_SHARE)
         return found

@@ -1,4 +1,4 @@
-"""Results on standard output, batch by batch, in the form that was asked for."""
+"""Print a query result to standard output batch by batch: as a box, CSV, JSON lines or an Arrow stream."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ Printer = Callable[["RecordBatchReader"], None]
 
 
 def printer(style: str) -> Printer:
-    """What prints a result in a style: ``box``, ``csv``, ``json`` or ``arrow``."""
+    """Return the function that prints a result as ``box``, ``csv``, ``json`` or ``arrow``."""
     return {"box": _box, "csv": _csv, "json": _json, "arrow": _arrow}[style]
 
 
 def _box(reader: RecordBatchReader) -> None:
-    """Columns are as wide as the first batch needs; wider values that come later are cut."""
+    """Size the columns for the first batch; wider values in later batches are cut."""
     if not reader.schema.names:
         return
     batches = _with_rows(reader)
@@ -58,7 +58,7 @@ def _json(reader: RecordBatchReader) -> None:
 
 def _arrow(reader: RecordBatchReader) -> None:
     if sys.stdout.isatty():
-        raise click.UsageError("An Arrow stream is not for a terminal: send it to a file or a program.")
+        raise click.UsageError("An Arrow stream cannot be shown on a terminal: redirect it to a file or a program.")
     out = sys.stdout.buffer
     with pa.ipc.new_stream(out, reader.schema) as writer:
         for batch in reader:
@@ -80,7 +80,7 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 
 def _flat(schema: pa.Schema) -> pa.Schema:
-    """As CSV can hold it: what is nested, or of bytes, as JSON."""
+    """Return the schema for CSV, with nested and binary columns as strings."""
     return pa.schema([field.with_type(pa.string()) if _is_nested(field.type) else field for field in schema])
 
 
@@ -99,5 +99,5 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has no word for: bytes as hexadecimal digits, times and decimals as text."""
+    """Convert a value that JSON does not support: bytes to hexadecimal digits, everything else to text."""
     return value.hex() if isinstance(value, bytes) else str(value)

@@ -1,4 +1,4 @@
-"""The prompt of `headrace sql`: history, completion, and Ctrl-C that ends a query and not the session."""
+"""The prompt of `headrace sql`, with history and completion. Ctrl-C cancels a query and keeps the session."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from prompt_toolkit.filters import Condition
 from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
-from headrace.cli.main import tell
-from headrace.cli.statements import is_complete, split
+from headrace.cli.main import print_headrace_error
+from headrace.cli.sql_statements import is_complete, split
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.cli.printing import Printer
+    from headrace.cli.sql_output import Printer
     from headrace.session.context import SessionContext
 
-_LEAVE = ("\\q", "exit", "quit")
+_QUIT = ("\\q", "exit", "quit")
 _WORD = re.compile(r"[\w.]+")
 _COLUMNS = (
     "select table_name, column_name, data_type from information_schema.columns where table_schema = 'public' order by 1"
@@ -37,9 +37,9 @@ order outer over partition right row_number select sum table then union using va
 """
 
 
-def converse(session: SessionContext, show: Printer) -> None:
-    """Ask for statements and print what they give, until the user leaves."""
-    click.echo(f"Statements end with a semicolon; {_LEAVE[0]} or Ctrl-D leaves, \\d lists the tables.")
+def run_prompt(session: SessionContext, show: Printer) -> None:
+    """Read statements and print their results, until the user quits."""
+    click.echo(f"End statements with a semicolon. {_QUIT[0]} or Ctrl-D quits, \\d lists the tables.")
     prompt: PromptSession[str] = PromptSession(
         "headrace> ",
         history=FileHistory(str(_history_file())),
@@ -57,7 +57,7 @@ def converse(session: SessionContext, show: Printer) -> None:
             continue
         except EOFError:
             return
-        if text.rstrip(";").strip() in _LEAVE:
+        if text.rstrip(";").strip() in _QUIT:
             return
         for statement in [_COLUMNS] if text.rstrip(";") == "\\d" else split(text):
             if not _answer(session, statement, show):
@@ -69,7 +69,7 @@ def _answer(session: SessionContext, statement: str, show: Printer) -> bool:
         with session.sql(statement).execute_stream() as reader:
             show(reader)
     except HeadraceError as error:
-        tell(error)
+        print_headrace_error(error)
         return False
     except KeyboardInterrupt:
         click.echo("Cancelled.", err=True)
@@ -85,7 +85,7 @@ def _keys() -> KeyBindings:
         from prompt_toolkit.application import get_app
 
         text = get_app().current_buffer.text.strip()
-        return not text or text.startswith("\\") or text in _LEAVE or is_complete(text)
+        return not text or text.startswith("\\") or text in _QUIT or is_complete(text)
 
     @keys.add("enter", filter=is_whole)
     def _accept(event: KeyPressEvent) -> None:
@@ -95,7 +95,7 @@ def _keys() -> KeyBindings:
 
 
 class _Words(Completer):
-    """Keywords, tables and their columns."""
+    """Completes keywords, tables and columns."""
 
     def __init__(self, session: SessionContext) -> None:
         self._session = session
