@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import links
 import pytest
+
+import links
 import words
 
 LISTED = words.load()
