@@ -22,7 +22,7 @@ MEASURE = """
 import json, resource, sys
 import pyarrow as pa
 from headrace.tables.location import Location
-from headrace.tables.reading import open_for, read, whole_table
+from headrace.tables.read.scan import open_for, read, whole_table
 from headrace.tables.settings import ReadSettings
 
 location = Location(sys.argv[1])
