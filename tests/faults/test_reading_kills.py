@@ -1,4 +1,4 @@
-"""F1 from Lance to Lance: the driver dies at any moment, others write and compact, and every row lands once.
+"""F1, R6: from Lance to Lance, the driver dies at any moment, others write and compact, and every row lands once.
 
 The moments are random; `HEADRACE_SEED` in the environment repeats them.
 """

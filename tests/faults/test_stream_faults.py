@@ -1,4 +1,4 @@
-"""Real Spark streams, and everything that can go wrong around them: F1 to F12 with a reader looking on all along.
+"""Real Spark streams, and everything that can go wrong around them, with a reader looking on all along.
 
 Kills at chosen points are in test_landing_crash_points, frozen drivers in test_landing_zombies, executors in
 test_landing_clusters; single system calls and storms of a store without Spark in the tests of their names.
