@@ -51,7 +51,7 @@ class Told:
 
     Attributes:
         mode: Whether they were pushed or pulled.
-        rows: How many were sent.
+        rows: How many had to come, or came all the same.
         lost: How many of those that had to come did not.
         doubled: How many came that were not sent, or more often than they were.
         in_order: Whether they came in the order they were sent in, from the first one on.
@@ -77,10 +77,11 @@ def judge(mode: str, sent: Sequence[int], got: Sequence[int], *, due: int | None
     must = Counter(sent if due is None else sent[:due])
     came = Counter(got)
     lost, doubled = (must - came).total(), (came - Counter(sent)).total()
-    return Told(mode, len(sent), lost, doubled, not ordered or list(got) == list(sent[: len(got)]))
+    return Told(mode, (must | came).total(), lost, doubled, not ordered or list(got) == list(sent[: len(got)]))
 
 
-Way = Callable[["Storm"], Told]
+# A round that has no rows to compare says nothing of them, and is not counted.
+Way = Callable[["Storm"], Told | None]
 
 
 class SourceError(Exception):
@@ -199,10 +200,11 @@ class Storm:
             self._clear()
             raise
         self._clear()
-        self.totals.setdefault(told.mode, Total()).add(told)
-        assert not told.lost, f"{told.lost} of {told.rows} rows are lost"
-        assert not told.doubled, f"{told.doubled} rows came that were not sent, or twice"
-        assert told.in_order, "rows came out of order"
+        if told is not None:
+            self.totals.setdefault(told.mode, Total()).add(told)
+            assert not told.lost, f"{told.lost} of {told.rows} rows are lost"
+            assert not told.doubled, f"{told.doubled} rows came that were not sent, or twice"
+            assert told.in_order, "rows came out of order"
         assert not self.warnings, self.warnings
 
     def _clear(self) -> None:

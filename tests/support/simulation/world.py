@@ -16,7 +16,7 @@ from headrace.tables.commit.rowless import noted_empty
 from headrace.tables.manage.history import stamped_event
 from headrace.tables.manage.verify import account
 from simulation.drivers import Checkpoint, Driver
-from simulation.oracle import DoubledError, Oracle, WatchedTable, WrongError
+from simulation.oracle import Compared, DoubledError, Oracle, WatchedTable, WrongError
 from simulation.others import Others
 from simulation.plan import EPOCHS, Query, plan_for
 from simulation.simulated_store import Weather
@@ -43,10 +43,10 @@ class World:
         self.story = Story(is_told=is_told)
         self.oracle = Oracle(self.plan)
         self.table = WatchedTable(self.oracle)
-        memory = MemoryWorld(self.table)
+        self.memory = MemoryWorld(self.table)
         self.table.is_watched = True
         self.weather = Weather(self.plan, self.chance, self.story)
-        self.others = Others(memory, self.plan, self.chance, self.oracle, self.story)
+        self.others = Others(self.memory, self.plan, self.chance, self.oracle, self.story)
         self.drivers: list[Driver] = []
         self.checkpoints: dict[str, list[Checkpoint]] = {
             query.id: [Checkpoint(f"checkpoint of {query.id}")] for query in self.plan.queries
@@ -270,14 +270,20 @@ class World:
         self.was_told_twice = True
 
 
-def simulate(seed: int, **slant: Any) -> World:
+def simulate(seed: int, compared: list[Compared] | None = None, **slant: Any) -> World:
     """Runs a seed; one that fails is run again, to tell what happened.
+
+    Args:
+        seed: What decides everything.
+        compared: Gets what was compared at the end, also if it was wrong.
+        slant: Attributes of the plan that are not as the seed would have them.
 
     Raises:
         WrongError: With the story.
     """
+    world = World(seed, **slant)
     try:
-        return World(seed, **slant).run()
+        return world.run()
     except Exception as error:
         again = World(seed, is_told=True, **slant)
         try:
@@ -285,3 +291,6 @@ def simulate(seed: int, **slant: Any) -> World:
         except Exception:  # noqa: BLE001 - the same again
             raise WrongError(f"seed {seed}: {error}\n{again.plan}\n{again.story}") from error
         raise WrongError(f"seed {seed} does not do the same twice: {error}") from error
+    finally:
+        if compared is not None:
+            compared += world.oracle.compared
