@@ -37,7 +37,7 @@ import pyarrow as pa
 import headrace
 from background import Background
 from rig import *
-from waits import is_waiting
+from waits import channels, waiting_readers
 """
 
 

@@ -107,14 +107,17 @@ def write(sink: headrace.TableSink, batches: Iterable[Sequence[int]], accepted: 
 
 
 # Asked of the channels: to look at the frames of a thread that runs is not safe in Python 3.11, not thousands of times.
-def is_read(reader: headrace.RecordBatchReader) -> bool:
-    """Whether somebody waits for the next batch."""
-    return reader._reading._channel._waiting_readers > 0
+def is_waited_for(session: headrace.SessionContext, table: str = "pushed") -> bool:
+    """Whether somebody waits for a batch of the query that reads a table, or for all of them."""
+    for execution, pumps in list(session._runner._running.items()):
+        if any(each.name == table for each in execution._claims):
+            return any(pump.channel.statistics().waiting_readers for pump in pumps)
+    return False
 
 
 def is_written_to(sink: headrace.TableSink) -> bool:
     """Whether a writer waits for room."""
-    return sink._channel._waiting_writers > 0
+    return sink.statistics().waiting_writers > 0
 
 
 def original_of(raised: BaseException | None) -> BaseException | None:
@@ -313,7 +316,8 @@ def leave_everything_open() -> list[Any]:
     session.register_table("pulled", headrace.SimpleTableProvider(SCHEMA, lambda: Reader(*[batch(1)] * 10_000)))
     half_read = session.sql("SELECT x FROM pulled").execute_stream()
     half_read.read_next_batch()
-    assert becomes_true(lambda: all(map(is_read, readers)) and all(map(is_written_to, sinks[4:])), SECONDS)
+    assert becomes_true(lambda: all(is_waited_for(session, f"left_{number}") for number in range(4)), SECONDS)
+    assert becomes_true(lambda: all(map(is_written_to, sinks[4:])), SECONDS)
     return [session, sinks, readers, half_read, parked, waiting]
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pyarrow as pa
 from background import Background
 from rig import SCHEMA, Reader, batch, becomes_true, refusal_of, values
-from session_storm import SECONDS, Storm, Told, Way, is_written_to, judge, original_of, read, write
+from session_storm import SECONDS, Storm, Told, Way, is_waited_for, is_written_to, judge, original_of, read, write
 from storm_pulls import flat, require_closed_once
 from test_races import QUERIES, Round, read_all
 
@@ -115,14 +115,6 @@ def interrupt(storm: Storm, call: Callable[[], object], when: Callable[[], objec
         sender.result(SECONDS)
         return
     raise AssertionError(f"no KeyboardInterrupt: {returned!r}")
-
-
-def is_waited_for(session: headrace.SessionContext) -> bool:
-    """Whether somebody waits for a batch of the query that reads the push table, or for all of them."""
-    for execution, pumps in list(session._runner._running.items()):
-        if any(table.name == "pushed" for table in execution._claims):
-            return any(pump.channel._waiting_readers or pump.channel._over._waiters for pump in pumps)
-    return False
 
 
 def ctrl_c_in_a_write_inside_with(storm: Storm) -> Told:

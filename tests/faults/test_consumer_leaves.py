@@ -51,7 +51,7 @@ def limits_what_is_filtered(session):
 def cancels_from_elsewhere(session):
     reader = session.sql("SELECT count(*) FROM pushed").execute_stream()
     reading = Background(reader.read_next_batch)
-    assert becomes_true(lambda: is_waiting(reading))
+    assert becomes_true(waiting_readers)
     left = time.monotonic()
     reader.cancel()
     assert isinstance(reading.outcome()[1], headrace.CancelledError)

@@ -128,7 +128,7 @@ def test_on_a_single_worker_a_push_table_is_refused_rather_than_left_to_block_ev
                     report(message=str(error))
 
             waiting = Background(wait)
-            assert becomes_true(lambda: is_waiting(waiting) or not waiting.is_alive())
+            assert becomes_true(lambda: waiting_readers() or not waiting.is_alive())
             other = Background(lambda: session.sql(grouped.format("base")).collect().read_all().num_rows)
             other.join(5)
             report(other_ran=not other.is_alive())

@@ -148,7 +148,7 @@ with headrace.SessionContext() as session:
     producer = Background(produce, sink)
     rows = 0
     for each in session.sql("SELECT x FROM pushed").execute_stream():
-        assert becomes_true(lambda: is_waiting(producer) or not producer.is_alive())
+        assert becomes_true(lambda: sink.statistics().waiting_writers or not producer.is_alive())
         rows += each.num_rows
     producer.result()
 report(most=max(most_queued), limit=LIMIT, rows=rows, blocked=sink.statistics().seconds_blocked)
@@ -165,6 +165,7 @@ def test_a_bound_in_bytes_holds_for_a_slow_consumer_too() -> None:
 
 SLOW_READER_OF_A_PROVIDER = """
 made = []
+scans = []
 
 def scan():
     for number in range(BATCHES):
@@ -173,7 +174,8 @@ def scan():
 
 def provider_rests():
     pumps = [thread for thread in threading.enumerate() if thread.name.startswith("headrace-scan")]
-    return all(is_waiting(pump) for pump in pumps)
+    scans[:] = scans or channels("the scan of table 'pulled'")
+    return sum(each.statistics().waiting_writers for each in scans) == len(pumps)
 
 with headrace.SessionContext(target_partitions=4) as session:
     session.register_table("pulled", headrace.SimpleTableProvider(SCHEMA, scan))

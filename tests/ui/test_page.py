@@ -71,6 +71,8 @@ def depth() -> SinkStatistics:
         capacity=16,
         max_bytes=None,
         seconds_blocked=0.0,
+        waiting_readers=0,
+        waiting_writers=0,
         state="open",
     )
 

@@ -26,6 +26,8 @@ def statistics(queued: int, *, state: str = "open") -> SinkStatistics:
         capacity=16,
         max_bytes=None,
         seconds_blocked=0.0,
+        waiting_readers=0,
+        waiting_writers=0,
         state=state,
     )
 

@@ -52,6 +52,8 @@ class SinkStatistics:
         capacity: The most batches that may be queued.
         max_bytes: The most bytes that may be queued, or None for no such bound.
         seconds_blocked: How long writers have waited for room, added up over all of them.
+        waiting_readers: Readers that wait now, for a batch or for the end; threads and coroutines.
+        waiting_writers: Writers that wait now for room; threads and coroutines.
         state: ``open``, ``closed``, ``failed`` or ``cancelled``.
     """
 
@@ -64,6 +66,8 @@ class SinkStatistics:
     capacity: int
     max_bytes: int | None
     seconds_blocked: float
+    waiting_readers: int
+    waiting_writers: int
     state: str
 
 
@@ -91,6 +95,7 @@ class Channel:
         self._async_writers: list[AsyncWaiter] = []
         self._waiting_readers = 0
         self._waiting_writers = 0
+        self._waiting_for_end = 0
         self._seconds_blocked = 0.0
         self._blocked_since: list[float] = []
         self._state = ChannelState.OPEN
@@ -212,7 +217,11 @@ class Channel:
         """
         with self._lock:
             while self._state is ChannelState.OPEN:
-                self._wait(self._over, _LOOK_AGAIN)
+                self._waiting_for_end += 1
+                try:
+                    self._wait(self._over, _LOOK_AGAIN)
+                finally:
+                    self._waiting_for_end -= 1
             self.require_reader()
             if self._failure is not None:
                 raise self._failure
@@ -267,6 +276,8 @@ class Channel:
                 capacity=queue.capacity,
                 max_bytes=queue.max_bytes,
                 seconds_blocked=self._seconds_blocked + waiting,
+                waiting_readers=self._waiting_readers + self._waiting_for_end + len(self._async_readers),
+                waiting_writers=self._waiting_writers + len(self._async_writers),
                 state=self._state.value,
             )
 
