@@ -6,7 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from citations import cited_by_tests
+
+from support.citations import cited_by_tests
 
 ROOT = Path(__file__).parents[1]
 GUARANTEED = set(re.findall(r"^\| ([STPLFRC]\d+) \|", (ROOT / "docs/guarantees.md").read_text(), re.MULTILINE))

@@ -7,8 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from crash_matrix import BEGIN, END, cells_of, put_into, render
-from tally import Count, record, require_same, taken
+
+from support.crash_matrix import BEGIN, END, cells_of, put_into, render
+from support.tally import Count, record, require_same, taken
 
 ROOT = Path(__file__).parents[1]
 ROW = re.compile(

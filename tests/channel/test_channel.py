@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from background import Background
 from channel_rig import ENDS, FAILURE, End, batch, each_end, full_channel, take_one, values
 
 from headrace.channel.channel import Channel
 from headrace.errors import ClosedError, ConsumerGoneError, HeadraceError, InvalidArgumentError, WriteTimeoutError
+from support.background import Background
 
 # -- what goes in comes out --------------------------------------------------------------------------
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from background import SECONDS, Background
 from channel_rig import ENDS, End, batch, each_end, full_channel, take_one
 
 from headrace.channel.channel import Channel
+from support.background import SECONDS, Background
 
 
 def run(main: Callable[[], Awaitable[Any]]) -> Any:

@@ -15,12 +15,12 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from background import SECONDS, Background
 from channel_rig import ENDS, SCHEMA, batch, full_channel, take_one
 
 from headrace.channel.channel import Channel, ChannelState
 from headrace.errors import CancelledError, ClosedError, ConsumerGoneError, HeadraceError, WriteTimeoutError
 from headrace.session.sink import TableSink
+from support.background import SECONDS, Background
 
 WRITES = 25
 CHUNKS = range(10)

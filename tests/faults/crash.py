@@ -17,10 +17,11 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from killing import kill_and_finish
-from tally import Count, taken
+
+from support.tally import Count, taken
 
 WAYS = [("format", "append"), ("sink", "upsert"), ("format", "complete"), ("sink", "append"), ("sink", "complete")]
 ROUND = 5

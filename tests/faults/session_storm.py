@@ -25,7 +25,6 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import pyarrow as pa
-from background import Background
 from rig import (
     SCHEMA,
     Reader,
@@ -40,6 +39,7 @@ from rig import (
 )
 
 import headrace
+from support.background import Background
 
 # Longer than anything takes that is not stuck, on a machine that has other things to do.
 SECONDS = 30.0

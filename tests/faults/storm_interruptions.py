@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 
 import pyarrow as pa
-from background import Background
 from rig import SCHEMA, Reader, batch, becomes_true, refusal_of, values
 from session_storm import SECONDS, Storm, Told, Way, is_waited_for, is_written_to, judge, original_of, read, write
 from storm_pulls import flat, require_closed_once
 from test_races import QUERIES, Round, read_all
 
 import headrace
+from support.background import Background
 
 ALL = "SELECT x FROM pushed"
 

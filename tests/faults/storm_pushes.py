@@ -12,11 +12,11 @@ from functools import cache
 from pathlib import Path
 
 import pyarrow as pa
-from background import Background
 from rig import SCHEMA, batch, becomes_true, values, write_until_refused
 from session_storm import SECONDS, SourceError, Storm, Told, Way, is_waited_for, judge, original_of, read, write
 
 import headrace
+from support.background import Background
 
 ALL = "SELECT x FROM pushed"
 SHAPES = [ALL, ALL, "SELECT count(*) FROM pushed", "SELECT x % 2, max(x) FROM pushed GROUP BY 1"]

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from types import FrameType
 
 import pytest
-from background import Background
 from rig import batch, run_script
 
 from headrace.channel.channel import Channel
+from support.background import Background
 
 # SIGINT is sent, by the operating system, when the main thread is where it cannot go on by itself.
 INTERRUPTING = """

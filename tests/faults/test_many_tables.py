@@ -6,7 +6,8 @@ import os
 
 import pytest
 from rig import run_script
-from tally import require_same
+
+from support.tally import require_same
 
 ROUND_ROBIN = """
 def union(names):

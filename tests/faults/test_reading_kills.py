@@ -16,10 +16,11 @@ from typing import Self
 import lance
 import pyarrow as pa
 import pytest
-from deadlines import allow_long_test
 from landing_plan import SCHEMA, Stream
 from landing_rig import Driver, becomes_true, stamped_epochs
-from tally import require_same
+
+from support.deadlines import allow_long_test
+from support.tally import require_same
 
 pytestmark = pytest.mark.xdist_group("landing-drivers")
 

@@ -15,12 +15,12 @@ from functools import cache
 from typing import Any
 
 import pytest
-from deadlines import PROGRAM_SECONDS, allow_long_test
 from rig import Outcome, run_script
 from session_storm import Storm, Total, judge
-from tally import record
 
 import headrace
+from support.deadlines import PROGRAM_SECONDS, allow_long_test
+from support.tally import record
 
 # Short storms share a process, and so one worker has to play all of them.
 pytestmark = pytest.mark.xdist_group("session storms")

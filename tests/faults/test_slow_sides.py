@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 
 from rig import run_script
-from tally import require_same
+
+from support.tally import require_same
 
 CAPACITY = 4
 BATCHES = 200

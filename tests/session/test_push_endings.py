@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from background import SECONDS, Background
 from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
 from headrace import SessionContext, TableSink
+from support.background import SECONDS, Background
 
 PROMPTLY = 1.0
 

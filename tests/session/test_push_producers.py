@@ -15,12 +15,12 @@ from statistics import median
 
 import pyarrow as pa
 import pytest
-from background import SECONDS, Background
-from deadlines import PROGRAM_SECONDS
 from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
 from headrace import SessionContext, TableSink
+from support.background import SECONDS, Background
+from support.deadlines import PROGRAM_SECONDS
 
 # -- many producers ----------------------------------------------------------------------------------
 

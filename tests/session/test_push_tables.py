@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from background import Background
 
 import headrace
 from headrace import SessionContext, SimpleTableProvider, TableSink
 from headrace.channel.channel import Channel
+from support.background import Background
 
 SCHEMA = pa.schema([("x", pa.int64())])
 

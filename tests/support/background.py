@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from waits import waiting_readers
+from support.waits import waiting_readers
 
 if TYPE_CHECKING:
     from headrace import TableSink

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from citations import cited_in
-from tally import taken
+
+from support.citations import cited_in
+from support.tally import taken
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from simulation.mutants import MUTANTS, SLANTS, first_wrong, without
-from simulation.oracle import Compared, WrongError
-from simulation.plan import EPOCHS
-from simulation.world import World, simulate
-from tally import record
 
-SUPPORT = Path(__file__).parents[1] / "support"
+from support.simulation.mutants import MUTANTS, SLANTS, first_wrong, without
+from support.simulation.oracle import Compared, WrongError
+from support.simulation.plan import EPOCHS
+from support.simulation.world import World, simulate
+from support.tally import record
+
+TESTS = Path(__file__).parents[1]
 
 # Seeds that once showed a fault of the protocol; what was wrong is held by tests of its own in test_cleaned_history
 # and test_replaced_tables.
@@ -119,8 +120,9 @@ def test_a_seed_does_the_same_in_every_process() -> None:
     """Whatever Python's hashes are: else a seed would be no report."""
 
     def story(hashes: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": str(SUPPORT), "PYTHONHASHSEED": hashes}
-        command = [sys.executable, "-m", "simulation", "23"]
+        path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hashes}
+        command = [sys.executable, "-m", "support.simulation", "23"]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
     first = story("1")

@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from memory_store import Did, MemoryStore, MemoryTable, Version
-
 from headrace.tables.commit import bookmark, ledger
 from headrace.tables.store import Published
-from simulation.plan import EPOCHS, FOREIGN, Plan, Query
+from support.memory_store import Did, MemoryStore, MemoryTable, Version
+from support.simulation.plan import EPOCHS, FOREIGN, Plan, Query
 
 
 class WrongError(AssertionError):

@@ -7,20 +7,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from memory_store import MemoryStore
-from memory_world import MemoryWorld
-
 from headrace.errors import CheckpointResetError, HeadraceError, HistoryGapError, LandingError, TableReplacedError
 from headrace.tables.commit.ledger import FENCE, QUERY_ID
 from headrace.tables.commit.rowless import noted_empty
 from headrace.tables.manage.history import stamped_event
 from headrace.tables.manage.verify import account
-from simulation.drivers import Checkpoint, Driver
-from simulation.oracle import Compared, DoubledError, Oracle, WatchedTable, WrongError
-from simulation.others import Others
-from simulation.plan import EPOCHS, Query, plan_for
-from simulation.simulated_store import Weather
-from simulation.story import Story
+from support.memory_store import MemoryStore
+from support.memory_world import MemoryWorld
+from support.simulation.drivers import Checkpoint, Driver
+from support.simulation.oracle import Compared, DoubledError, Oracle, WatchedTable, WrongError
+from support.simulation.others import Others
+from support.simulation.plan import EPOCHS, Query, plan_for
+from support.simulation.simulated_store import Weather
+from support.simulation.story import Story
 
 TURNS = 130
 _MOST_DRIVERS = 3
