@@ -39,12 +39,12 @@ coverage: $(STAMP) ## Measure branch coverage by the fast tests without Spark; f
 
 .PHONY: simulate
 simulate: $(STAMP) ## Run the commit protocol under 10,000 seeds (SEEDS=0-500, or one of them to print its steps)
-	@PYTHONPATH=tests/support $(PY) -m simulation $(SEEDS)
+	@PYTHONPATH=tests $(PY) -m support.simulation $(SEEDS)
 
 .PHONY: differential
 differential: SEEDS = 0-2000
 differential: $(STAMP) ## Compare 20,000 random queries with plain DataFusion (SEEDS=0-100, or one of them to see it small)
-	@PYTHONPATH=tests/support $(PY) -m differential $(SEEDS)
+	@PYTHONPATH=tests $(PY) -m support.differential $(SEEDS)
 
 .PHONY: crash
 crash: $(STAMP) ## Kill 20 Spark drivers at random moments, and count rows (KILLS=200; SEED=1 repeats the moments)
@@ -55,7 +55,7 @@ matrix: $(STAMP) ## Make every fault, and write what was counted into docs/guara
 	@mkdir -p $(dir $(TALLY)) && rm -f $(TALLY)
 	@$(PY) -m pytest -q -n $(WORKERS) --dist loadgroup --tally $(TALLY) tests/faults tests/tables
 	@$(PY) tests/faults/crash.py $(KILLS) $(if $(SEED),--seed $(SEED)) --tally $(TALLY)
-	@$(PY) tests/support/crash_matrix.py $(TALLY) docs/guarantees.md
+	@PYTHONPATH=tests $(PY) -m support.crash_matrix $(TALLY) docs/guarantees.md
 
 .PHONY: lint
 lint: $(STAMP) ## Check style, formatting, types, imports, spelling, the word list and links

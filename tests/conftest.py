@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from s3_proxy import S3Proxy
-from s3_server import S3Server
-from storages import Storage
+
+from support.s3_proxy import S3Proxy
+from support.s3_server import S3Server
+from support.storages import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest_plugins = ["tally_plugin"]
+pytest_plugins = ["support.tally_plugin"]
 
 
 @pytest.hookimpl(tryfirst=True)  # xdist reads the groups in its own hook, and would not see later ones

@@ -7,7 +7,9 @@ import re
 from pathlib import Path
 
 import pytest
-from crash_matrix import BEGIN, END, cells_of, put_into, render
+
+from support.crash_matrix import BEGIN, END, cells_of, put_into, render
+from support.tally import Count, record, require_same, taken
 
 ROOT = Path(__file__).parents[1]
 ROW = re.compile(
@@ -39,6 +41,29 @@ def test_counts_of_a_fault_are_added_up_by_mode() -> None:
         ("F13", "append", "as promised", "2", "10", "0", "0", "`test_a`"),
     ]
     assert page.index("Landing") < page.index("| F2 |") < page.index("In the session") < page.index("| F13 |")
+
+
+def test_rows_that_came_where_none_were_sent_show() -> None:
+    page = render(cells_of([told("test_a", ["F1"], outcome="failed", append=(1, 0, 0, 3))]), "a date", "a machine")
+    assert "| F1 | append | 1 FAILED | 1 | 0 | 0 | 3 | `test_a` |" in page
+
+
+def test_a_fault_under_which_no_rows_were_compared_is_not_counted_with_the_others() -> None:
+    count = {"mode": "append, simulated", "times": 2, "rows": 9, "lost": 0, "doubled": 0, "uncompared": ["F6"]}
+    line = {"test": "tests/x/test_a.py::test_it", "faults": ["F5", "F6", "F7"], "outcome": "passed", "counts": [count]}
+    assert list(cells_of([json.dumps(line)])) == [("F5, F7", "append, simulated")]
+
+
+def test_an_experiment_without_counts_cannot_be_noted() -> None:
+    with pytest.raises(TypeError, match="lost"):
+        record("append", times=1, rows=10)  # type: ignore[call-arg]
+    assert taken() == []
+
+
+def test_what_is_lost_and_what_is_doubled_is_noted_before_the_test_fails() -> None:
+    with pytest.raises(AssertionError, match="1 rows are lost"):
+        require_same("append", [1, 2, 3], [1, 3, 3, 3], times=7)
+    assert taken() == [Count("append", times=7, rows=3, lost=1, doubled=2)]
 
 
 def test_the_table_takes_the_place_of_the_last_one() -> None:

@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from deadlines import PROGRAM_SECONDS
+
+from support.deadlines import PROGRAM_SECONDS
 
 README = Path(__file__).parents[1] / "README.md"
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from background import Background
 from channel_rig import ENDS, FAILURE, End, batch, each_end, full_channel, take_one, values
 
 from headrace.channel.channel import Channel
-from headrace.errors import ClosedError, ConsumerGoneError, InvalidArgumentError, WriteTimeoutError
+from headrace.errors import ClosedError, ConsumerGoneError, HeadraceError, InvalidArgumentError, WriteTimeoutError
+from support.background import Background
 
 # -- what goes in comes out --------------------------------------------------------------------------
 
@@ -61,7 +61,7 @@ def test_a_full_channel_takes_nothing_until_one_is_read() -> None:
     """P2: try_write says False, write waits, and nothing is queued over the bound."""
     channel = full_channel(2)
     assert not channel.try_write(batch(9))
-    writer = Background(channel.write, batch(2)).until_blocked()
+    writer = Background(channel.write, batch(2)).until_write_blocks(channel)
     assert not writer.is_done_after(0.2)
     assert channel.statistics().queued == 2
     assert values([take_one(channel)]) == [[0]]
@@ -102,7 +102,7 @@ def test_a_batch_larger_than_the_bound_in_bytes_waits_until_it_is_alone() -> Non
     assert take_one(channel) is large
     channel.write(batch(1))
     assert not channel.try_write(large)
-    writer = Background(channel.write, large).until_blocked()
+    writer = Background(channel.write, large).until_write_blocks(channel)
     assert values([take_one(channel)]) == [[1]]
     writer.result()
     assert take_one(channel) is large
@@ -113,8 +113,8 @@ def test_room_that_is_too_small_for_one_writer_goes_to_another() -> None:
     channel = Channel("the channel", 100, max_bytes=32)
     channel.write(batch(1))
     channel.write(batch(2, 3, 4))
-    large = Background(channel.write, batch(5, 6, 7)).until_blocked()
-    small = Background(channel.write, batch(8)).until_blocked()
+    large = Background(channel.write, batch(5, 6, 7)).until_write_blocks(channel)
+    small = Background(channel.write, batch(8)).until_write_blocks(channel, 2)
     assert values([take_one(channel)]) == [[1]]
     small.result()
     assert not large.is_done_after(0.05)
@@ -161,7 +161,7 @@ def test_drain_takes_whole_batches_within_its_limits_and_one_in_any_case(
 def test_drain_does_not_wait_for_more_than_the_first_batch() -> None:
     """P14: a lone batch is handed on at once."""
     channel = Channel("the channel", 8)
-    reader = Background(channel.take, 100, 1000).until_blocked()
+    reader = Background(channel.take, 100, 1000).until_read_blocks(channel)
     channel.write(batch(1))
     assert values(reader.result()) == [[1]]
 
@@ -169,7 +169,9 @@ def test_drain_does_not_wait_for_more_than_the_first_batch() -> None:
 def test_drain_makes_room_for_as_many_writers_as_it_took_batches() -> None:
     """P2: each of them is woken."""
     channel = full_channel(3)
-    writers = [Background(channel.write, batch(10 + number)).until_blocked() for number in range(3)]
+    writers = [
+        Background(channel.write, batch(10 + number)).until_write_blocks(channel, number + 1) for number in range(3)
+    ]
     assert len(channel.take(100, 1000)) == 3
     for writer in writers:
         writer.result()
@@ -195,6 +197,30 @@ def test_statistics_count_what_was_accepted_and_what_is_queued() -> None:
         now.batches = 7
 
 
+def waiting(channel: Channel) -> tuple[int, int]:
+    now = channel.statistics()
+    return now.waiting_readers, now.waiting_writers
+
+
+def test_statistics_count_who_waits() -> None:
+    """P15: for a batch, for the end and for room, until it comes."""
+    channel = Channel("the channel", 1)
+    assert waiting(channel) == (0, 0)
+    reader = Background(take_one, channel).until_read_blocks(channel)
+    assert waiting(channel) == (1, 0)
+    channel.write(batch(0))
+    reader.result()
+    assert waiting(channel) == (0, 0)
+    over = Background(channel.wait_until_over).until_read_blocks(channel)
+    channel.write(batch(1))
+    writers = [Background(channel.write, batch(2)).until_write_blocks(channel, number) for number in (1, 2)]
+    assert waiting(channel) == (1, 2)
+    channel.cancel("nobody reads")
+    for thread in (over, *writers):
+        assert isinstance(thread.error(), HeadraceError)
+    assert waiting(channel) == (0, 0)
+
+
 def test_seconds_blocked_add_up_over_the_writers_whether_they_got_room_or_not() -> None:
     """P15: two that wait 0.05 s at the same time make 0.1 s."""
     channel = full_channel()
@@ -204,7 +230,7 @@ def test_seconds_blocked_add_up_over_the_writers_whether_they_got_room_or_not() 
             writer.result()
     blocked = channel.statistics().seconds_blocked
     assert blocked >= 0.1
-    writer = Background(channel.write, batch(1)).until_blocked()
+    writer = Background(channel.write, batch(1)).until_write_blocks(channel)
     take_one(channel)
     writer.result()
     assert channel.statistics().seconds_blocked > blocked
@@ -236,7 +262,10 @@ def assert_the_reader_is_at_the_end(take: Callable[[Channel], Any], channel: Cha
 def test_every_blocked_writer_is_woken_and_its_batch_is_not_queued(end: End) -> None:
     """P3, P5, P7: all of them, each with the error that says whose doing it was, then and later."""
     channel = full_channel(2)
-    writers = [Background(channel.write, batch(10), timeout).until_blocked() for timeout in (None, 60.0, None)]
+    writers = [
+        Background(channel.write, batch(10), timeout).until_write_blocks(channel, number)
+        for number, timeout in enumerate((None, 60.0, None), 1)
+    ]
     assert end.end(channel)
     for writer in writers:
         with pytest.raises(end.writer_error, match=f"written to the channel.*{end.writer_message}"):
@@ -253,7 +282,7 @@ def test_every_blocked_writer_is_woken_and_its_batch_is_not_queued(end: End) -> 
 def test_a_blocked_reader_is_woken_and_is_at_the_end_for_good(end: End, take: Callable[[Channel], Any]) -> None:
     """P3, P4: it sees the end, or the very exception, each time it asks."""
     channel = Channel("the channel", 2)
-    reader = Background(take, channel).until_blocked()
+    reader = Background(take, channel).until_read_blocks(channel)
     assert end.end(channel)
     assert_the_reader_is_at_the_end(lambda _: reader.result(), channel, end)
     assert_the_reader_is_at_the_end(take, channel, end)
@@ -280,7 +309,7 @@ def test_what_is_queued_outlives_every_end_but_the_readers_own(end: End, take: C
 def test_waiting_for_the_end_takes_nothing_and_is_woken_by_it(end: End) -> None:
     """P3, P4: it sees the end, or the very exception, though batches are still queued before that."""
     channel = full_channel(2)
-    waiting = Background(channel.wait_until_over).until_blocked()
+    waiting = Background(channel.wait_until_over).until_read_blocks(channel)
     assert end.end(channel)
     assert_the_reader_is_at_the_end(lambda _: waiting.result(), channel, end)
     assert_the_reader_is_at_the_end(lambda channel: channel.wait_until_over(), channel, end)

@@ -10,10 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from background import SECONDS, Background
 from channel_rig import ENDS, End, batch, each_end, full_channel, take_one
 
 from headrace.channel.channel import Channel
+from support.background import SECONDS, Background
 
 
 def run(main: Callable[[], Awaitable[Any]]) -> Any:
@@ -130,11 +130,32 @@ def test_a_write_cancelled_as_it_is_woken_leaves_the_room_to_a_thread() -> None:
     async def main() -> None:
         channel = full_channel()
         task = await waiting(channel.write_async(batch(1)))
-        thread = Background(channel.write, batch(2)).until_blocked()
+        thread = Background(channel.write, batch(2)).until_write_blocks(channel, 2)
         take_one(channel)
         task.cancel()
         thread.result()
         assert value(take_one(channel)) == 2
+
+    run(main)
+
+
+def test_statistics_count_coroutines_that_wait() -> None:
+    """P15: as they count threads, until they are woken or cancelled."""
+
+    async def main() -> None:
+        channel = Channel("the channel", 1)
+        reader = await waiting(channel.take_async(1, 8))
+        assert channel.statistics().waiting_readers == 1
+        channel.write(batch(0))
+        await reader
+        channel.write(batch(1))
+        writers = [await waiting(channel.write_async(batch(number))) for number in (2, 3)]
+        now = channel.statistics()
+        assert (now.waiting_readers, now.waiting_writers) == (0, 2)
+        writers[0].cancel()
+        take_one(channel)
+        await asyncio.wait(writers)
+        assert channel.statistics().waiting_writers == 0
 
     run(main)
 
@@ -220,7 +241,7 @@ def test_a_writer_blocked_on_a_thread_is_woken_by_drain_async() -> None:
 
     async def main() -> None:
         channel = full_channel()
-        writer = Background(channel.write, batch(1)).until_blocked()
+        writer = Background(channel.write, batch(1)).until_write_blocks(channel)
         assert value(await take_one_async(channel)) == 0
         writer.result()
         assert value(await take_one_async(channel)) == 1
@@ -262,7 +283,7 @@ def test_a_loop_closed_while_a_coroutine_waits_harms_nobody_else() -> None:
         loop.run_until_complete(asyncio.sleep(0))
         task._log_destroy_pending = False
         loop.close()
-    thread = Background(channel.write, batch(7)).until_blocked()
+    thread = Background(channel.write, batch(7)).until_write_blocks(channel, 3)
     take_one(channel)
     thread.result()
     del task, tasks

@@ -15,12 +15,12 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from background import SECONDS, Background
 from channel_rig import ENDS, SCHEMA, batch, full_channel, take_one
 
 from headrace.channel.channel import Channel, ChannelState
 from headrace.errors import CancelledError, ClosedError, ConsumerGoneError, HeadraceError, WriteTimeoutError
 from headrace.session.sink import TableSink
+from support.background import SECONDS, Background
 
 WRITES = 25
 CHUNKS = range(10)
@@ -193,7 +193,7 @@ def test_close_and_fail_wake_a_blocked_write_a_hundred_times_out_of_a_hundred(
         channel = full_channel()
         writer = Background(channel.write, batch(1))
         if wait_until_blocked:
-            writer.until_blocked()
+            writer.until_write_blocks(channel)
         assert ENDS[name].end(channel)
         with pytest.raises(ClosedError):
             writer.result()
@@ -203,8 +203,8 @@ def test_a_writer_interrupted_as_it_wakes_passes_the_room_on() -> None:
     """P2, P15: the wake-up meant for it must not die with it, or the next writer waits beside an empty place."""
     for _ in range(20):
         channel = full_channel()
-        interrupted = Background(channel.write, batch(1)).until_blocked()
-        patient = Background(channel.write, batch(2)).until_blocked()
+        interrupted = Background(channel.write, batch(1)).until_write_blocks(channel)
+        patient = Background(channel.write, batch(2)).until_write_blocks(channel, 2)
         # Stays pending while the thread is blocked, and is raised by the first thing it does when woken.
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(interrupted.ident), ctypes.py_object(KeyboardInterrupt)

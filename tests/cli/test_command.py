@@ -8,9 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import command, environment, headrace, on_a_terminal, succeeds
 
 from headrace.cli.commands import _COMMANDS
+from support.command import command, environment, headrace, on_a_terminal, succeeds
 
 HEAVY = ("pyarrow", "lance", "datafusion", "pyspark", "pandas", "numpy", "rich", "prompt_toolkit", "msgspec", "uvicorn")
 MOST_SECONDS = 0.3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from command import headrace, succeeds
+from support.command import headrace, succeeds
 
 
 def test_a_machine_that_is_well(tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import lance
 import pytest
-from command import headrace, succeeds
-from deadlines import PROGRAM_SECONDS
+
+from support.command import headrace, succeeds
+from support.deadlines import PROGRAM_SECONDS
 
 pytestmark = pytest.mark.xdist_group("pipelines")
 

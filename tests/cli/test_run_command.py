@@ -17,8 +17,9 @@ from typing import Any
 
 import lance
 import pytest
-from command import command, environment, headrace, on_a_terminal, succeeds
-from deadlines import PROGRAM_SECONDS, allow_long_test
+
+from support.command import command, environment, headrace, on_a_terminal, succeeds
+from support.deadlines import PROGRAM_SECONDS, allow_long_test
 
 pytestmark = pytest.mark.xdist_group("pipelines")
 

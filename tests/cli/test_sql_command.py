@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
-from command import command, environment, headrace, succeeds
 
 from headrace.cli.sql_statements import is_complete, split
+from support.command import command, environment, headrace, succeeds
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"], "v": [[1.5], [], None], "b": [b"\x01", b"", None]})
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from command import command, environment
+
+from support.command import command, environment
 
 PATIENCE = 30.0
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")

@@ -8,7 +8,6 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from command import headrace, succeeds
 
 from headrace.tables.commit.ledger import QueryRun, Task
 from headrace.tables.commit.payload import AppendPayload
@@ -16,6 +15,7 @@ from headrace.tables.location import Location
 from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import EpochSink
 from headrace.tables.write.data_files import write_rows
+from support.command import headrace, succeeds
 
 SCHEMA = pa.schema([("id", pa.int64())])
 

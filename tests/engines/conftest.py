@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 from lance_tables import Table, make
-from s3_server import S3Server
+
+from support.s3_server import S3Server
 
 
 @pytest.fixture

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kernel import require_tracer
 from lance.commit import CommitConflictError
 from lance.dataset import LanceOperation
 from lance_tables import Table, make
-from s3_proxy import S3Proxy
-from s3_server import S3Server
+
+from support.kernel import require_tracer
+from support.s3_proxy import S3Proxy
+from support.s3_server import S3Server
 
 
 def test_the_hard_link_of_the_manifest_is_the_commit(table: Table, tmp_path: Path) -> None:

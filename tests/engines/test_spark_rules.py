@@ -27,7 +27,8 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.streaming.datasource import ReadMaxFiles, SupportsTriggerAvailableNow
-from streams import StreamInput, drain, replay
+
+from support.streams import StreamInput, drain, replay
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

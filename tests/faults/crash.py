@@ -14,13 +14,14 @@ import signal
 import sys
 import tempfile
 import time
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from killing import kill_and_finish
-from tally import Count, taken
+
+from support.tally import Count, taken
 
 WAYS = [("format", "append"), ("sink", "upsert"), ("format", "complete"), ("sink", "append"), ("sink", "complete")]
 ROUND = 5
@@ -79,7 +80,7 @@ def run_round(kills: int, seed: int, way: str, mode: str) -> bool:
 def report(counts: list[Count]) -> None:
     print(f"\n{'mode':<20}{'kills':>8}{'rows in':>10}{'lost':>8}{'doubled':>8}")
     for mode in sorted({count.mode for count in counts}):
-        of_mode = [astuple(count)[1:] for count in counts if count.mode == mode]
+        of_mode = [(each.times, each.rows, each.lost, each.doubled) for each in counts if each.mode == mode]
         times, rows, lost, doubled = (sum(numbers) for numbers in zip(*of_mode, strict=True))
         print(f"{mode:<20}{times:>8}{rows:>10,}{lost:>8}{doubled:>8}")
 

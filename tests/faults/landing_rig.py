@@ -25,9 +25,10 @@ from typing import Any, Self
 import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
-from deadlines import PROGRAM_SECONDS
 from landing_plan import FOREIGN, QUERY, SCHEMA, Epochs, Rows, Stream, ids_of, state_after
-from tally import require_same
+
+from support.deadlines import PROGRAM_SECONDS
+from support.tally import require_same
 
 # A driver that is not done by then hangs: on two busy cores a start takes up to 15 s, an epoch less than 1.
 

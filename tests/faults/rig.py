@@ -20,24 +20,24 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deadlines import PROGRAM_SECONDS
 
 import headrace
 from headrace.engine.runtime import workers
+from support.deadlines import PROGRAM_SECONDS
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
 # What would have to be on stderr after a crash, or after an exception that nobody could catch.
 CRASHES = ("panicked", "Fatal Python error", "terminate called", "Exception ignored", "fatal runtime error")
 
-_PATH = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "support")]
+_PATH = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 _PREAMBLE = """
 import os, signal, sys, threading, time
 import pyarrow as pa
 import headrace
-from background import Background
 from rig import *
-from waits import is_waiting
+from support.background import Background
+from support.waits import channels, waiting_readers
 """
 
 

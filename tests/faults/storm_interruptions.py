@@ -11,13 +11,13 @@ import time
 from collections.abc import Callable
 
 import pyarrow as pa
-from background import Background
 from rig import SCHEMA, Reader, batch, becomes_true, refusal_of, values
-from session_storm import SECONDS, Storm, Told, Way, is_written_to, judge, original_of, read, write
+from session_storm import SECONDS, Storm, Told, Way, is_waited_for, is_written_to, judge, original_of, read, write
 from storm_pulls import flat, require_closed_once
 from test_races import QUERIES, Round, read_all
 
 import headrace
+from support.background import Background
 
 ALL = "SELECT x FROM pushed"
 
@@ -117,14 +117,6 @@ def interrupt(storm: Storm, call: Callable[[], object], when: Callable[[], objec
     raise AssertionError(f"no KeyboardInterrupt: {returned!r}")
 
 
-def is_waited_for(session: headrace.SessionContext) -> bool:
-    """Whether somebody waits for a batch of the query that reads the push table, or for all of them."""
-    for execution, pumps in list(session._runner._running.items()):
-        if any(table.name == "pushed" for table in execution._claims):
-            return any(pump.channel._waiting_readers or pump.channel._over._waiters for pump in pumps)
-    return False
-
-
 def ctrl_c_in_a_write_inside_with(storm: Storm) -> Told:
     sink, batches, accepted = storm.push(), storm.batches(least=6), list[int]()
 
@@ -165,14 +157,13 @@ def ctrl_c_in_a_read(storm: Storm) -> Told:
     return judge("push", accepted, got)
 
 
-def ctrl_c_in_a_collect(storm: Storm) -> Told:
+def ctrl_c_in_a_collect(storm: Storm) -> None:
     session, sink, batches, accepted = storm.session, storm.push(capacity=20), storm.batches(), list[int]()
     write(sink, batches, accepted)
     sql = storm.chance.choice([ALL, f"{ALL} ORDER BY x", "SELECT x % 3, count(*) FROM pushed GROUP BY 1"])
     frame = storm.sql(sql)
     interrupt(storm, storm.chance.choice([frame.collect, frame.count]), lambda: is_waited_for(session))
     assert type(refusal_of(sink)) is headrace.ConsumerGoneError
-    return Told("push", len(accepted), 0, 0)
 
 
 def ctrl_c_while_batches_come(storm: Storm) -> Told:

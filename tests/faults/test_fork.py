@@ -31,7 +31,7 @@ sink.write(batch(1))
 reader.read_next_batch()
 unread = session.sql("SELECT x % 3, count(*) FROM base GROUP BY 1").execute_stream()
 parked = Background(reader.read_all)
-assert becomes_true(lambda: is_waiting(parked))
+assert becomes_true(waiting_readers)
 frame = session.sql("SELECT x FROM base")
 """
 
@@ -130,10 +130,16 @@ def let_go():
 import contextlib, gc
 from headrace.channel.channel import Channel
 
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
+
+def locks_of(thing):
+    return [each for each in vars(thing).values() if isinstance(each, LOCKS)]
+
 with contextlib.ExitStack() as held:
-    for channel in (thing for thing in gc.get_objects() if isinstance(thing, Channel)):
-        held.enter_context(channel._lock)
-    held.enter_context(session._lock)
+    for thing in (session, *(thing for thing in gc.get_objects() if isinstance(thing, Channel))):
+        assert locks_of(thing)
+        for lock in locks_of(thing):
+            held.enter_context(lock)
     code = in_child(let_go)
 report(code=code)
 sink.close()

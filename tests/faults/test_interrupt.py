@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
+from types import FrameType
+
 import pytest
-from background import Background
 from rig import batch, run_script
 
 from headrace.channel.channel import Channel
+from support.background import Background
 
 # SIGINT is sent, by the operating system, when the main thread is where it cannot go on by itself.
 INTERRUPTING = """
 # A process started in the background inherits that Ctrl-C is ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
-main = threading.current_thread()
 sent = []
 
 def interrupt_when(condition):
@@ -21,9 +24,6 @@ def interrupt_when(condition):
         sent.append(time.monotonic())
         os.kill(os.getpid(), signal.SIGINT)
     return Background(interrupt)
-
-def main_is_waiting():
-    return is_waiting(main)
 
 def report_after(error, sink=None, reader=None):
     seconds = time.monotonic() - sent[0]
@@ -61,7 +61,7 @@ def test_in_a_blocked_write_inside_with() -> None:
     facts = interrupted(
         """
 sink = session.register_streaming_table("pushed", SCHEMA, capacity=1)
-interrupt_when(main_is_waiting)
+interrupt_when(lambda: sink.statistics().waiting_writers)
 try:
     with sink:
         write_until_refused(sink)
@@ -84,7 +84,7 @@ import warnings
 warnings.simplefilter("ignore", ResourceWarning)
 sink = session.register_streaming_table("pushed", SCHEMA, capacity=1)
 sink.write(batch(1))
-interrupt_when(main_is_waiting)
+interrupt_when(lambda: sink.statistics().waiting_writers)
 try:
     sink.write(batch(2))
 except KeyboardInterrupt as error:
@@ -107,7 +107,7 @@ def test_in_the_body_of_with_sink_while_a_thread_reads() -> None:
 sink = session.register_streaming_table("pushed", SCHEMA)
 reading = Background(lambda: session.sql("SELECT x FROM pushed").collect())
 in_body = threading.Event()
-interrupt_when(lambda: in_body.is_set() and is_waiting(reading))
+interrupt_when(lambda: in_body.is_set() and waiting_readers())
 try:
     with sink:
         sink.write(batch(1))
@@ -144,7 +144,7 @@ def test_in_a_read_over_a_push_table() -> None:
 after = {}
 for name, read in READS.items():
     sink = session.register_streaming_table("pushed", SCHEMA)
-    interrupt_when(main_is_waiting)
+    interrupt_when(waiting_readers)
     try:
         read()
     except KeyboardInterrupt:
@@ -172,7 +172,7 @@ sink = session.register_streaming_table("pushed", SCHEMA)
 reader = session.sql("SELECT x FROM pushed").execute_stream()
 sink.write(batch(1))
 reader.read_next_batch()
-interrupt_when(main_is_waiting)
+interrupt_when(waiting_readers)
 try:
     reader.read_next_batch()
 except KeyboardInterrupt as error:
@@ -189,7 +189,7 @@ def test_in_the_body_of_with_reader() -> None:
 sink = session.register_streaming_table("pushed", SCHEMA, capacity=1)
 producer = Background(write_until_refused, sink)
 in_body = threading.Event()
-interrupt_when(lambda: in_body.is_set() and is_waiting(producer))
+interrupt_when(lambda: in_body.is_set() and sink.statistics().waiting_writers)
 try:
     with session.sql("SELECT x FROM pushed").execute_stream() as reader:
         reader.read_next_batch()
@@ -222,7 +222,7 @@ def test_in_a_collect_that_computes() -> None:
         + """
 slowest, left = 0.0, {}
 for query in QUERIES:
-    interrupt_when(main_is_waiting)
+    interrupt_when(waiting_readers)
     try:
         session.sql(query).collect()
     except KeyboardInterrupt:
@@ -248,7 +248,7 @@ def scan():
     yield batch(1)
     woken.wait(20)
 session.register_table("pulled", headrace.SimpleTableProvider(SCHEMA, scan))
-interrupt_when(main_is_waiting)
+interrupt_when(waiting_readers)
 try:
     session.sql("SELECT x FROM pulled").collect()
 except KeyboardInterrupt as error:
@@ -329,28 +329,30 @@ report(raised=raised, rows=rows, rested=becomes_true(lambda: is_at_rest(session)
     outcome.require_clean()
 
 
-CALLS = {
-    "read": ("_readable", lambda channel: channel.take(1, 1)),
-    "collect": ("_over", lambda channel: channel.wait_until_over()),
-    "write": ("_writable", lambda channel: channel.write(batch(2))),
+CALLS: dict[str, Callable[[Channel], object]] = {
+    "read": lambda channel: channel.take(1, 1),
+    "collect": Channel.wait_until_over,
+    "write": lambda channel: channel.write(batch(2)),
 }
+
+
+def interrupt_once_the_lock_is_given_up(frame: FrameType, event: str, called: object) -> None:
+    """A profiler: a wait of Python's gives its lock up by a call of this name."""
+    if event == "c_return" and getattr(called, "__name__", "") == "_release_save":
+        sys.setprofile(None)
+        raise KeyboardInterrupt
 
 
 @pytest.mark.parametrize("call", CALLS)
 def test_at_the_very_beginning_of_a_wait(call: str) -> None:
     """F20: just when the lock was given up, where Python's own wait() would leave it to nobody."""
-    name, waits = CALLS[call]
     channel = Channel("the channel", 1)
     if call == "write":
         channel.write(batch(1))
-    condition = getattr(channel, name)
-    give_up = condition._release_save
-
-    def give_up_and_be_interrupted() -> None:
-        give_up()
-        raise KeyboardInterrupt
-
-    condition._release_save = give_up_and_be_interrupted
-    with pytest.raises(KeyboardInterrupt):
-        waits(channel)
+    sys.setprofile(interrupt_once_the_lock_is_given_up)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            CALLS[call](channel)
+    finally:
+        sys.setprofile(None)
     assert Background(channel.close).result(), "the lock is held by nobody who could release it"

@@ -11,9 +11,10 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from deadlines import allow_long_test
 from landing_plan import Stream
 from landing_rig import Driver, Watcher, add_epochs, becomes_true, kill_session, make_table, require_exact
+
+from support.deadlines import allow_long_test
 
 pytestmark = pytest.mark.slow
 

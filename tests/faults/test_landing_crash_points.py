@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from deadlines import allow_long_test
 from landing_plan import Stream, state_after
 from landing_rig import Driver, Watcher, add_epochs, make_table, members_of, orphans_of, require_exact, rows_of
+
+from support.deadlines import allow_long_test
 
 EPOCHS = 4
 WAYS = [("format", "append"), ("format", "complete"), ("sink", "append"), ("sink", "complete"), ("sink", "upsert")]

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kernel import fill, require_tracer, small_disk, with_fault
 from landing_plan import QUERY, Epochs, state_after
 from landing_rig import Driver, Watcher, make_table, require_exact, rows_of
 
 from headrace.tables.commit import bookmark
 from headrace.tables.commit.ledger import Stamp
+from support.kernel import fill, require_tracer, small_disk, with_fault
 
 slow = pytest.mark.slow
 

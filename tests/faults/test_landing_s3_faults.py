@@ -14,8 +14,6 @@ import pytest
 from landing_plan import QUERY, state_after
 from landing_programs import rows_of_epoch
 from landing_rig import Watcher, make_table, require_exact, rows_of
-from s3_proxy import ALWAYS, S3Proxy
-from s3_server import S3Server
 
 from headrace import CommitUnknownError, HeadraceError, StorageError
 from headrace.tables.commit.landed import Landed
@@ -25,6 +23,8 @@ from headrace.tables.location import Location
 from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import EpochSink
 from headrace.tables.write.data_files import Task, write_rows
+from support.s3_proxy import ALWAYS, S3Proxy
+from support.s3_server import S3Server
 
 pytestmark = pytest.mark.xdist_group("landing-s3")
 

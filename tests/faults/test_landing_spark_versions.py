@@ -11,11 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from deadlines import allow_long_test
+
+from support.deadlines import allow_long_test
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-PROGRAMS = os.pathsep.join([str(HERE), str(HERE.with_name("support"))])
+PROGRAMS = os.pathsep.join([str(HERE), str(HERE.parent)])
 
 INSTALL_SECONDS = 300.0
 RUN_SECONDS = 180.0
@@ -28,7 +29,7 @@ import pyspark
 from landing_programs import start_spark, writer_of
 from landing_plan import Stream
 from landing_rig import add_epochs, make_table, require_exact
-from streams import drain, replay
+from support.streams import drain, replay
 
 folder = Path(sys.argv[1])
 add_epochs(folder / "in", range(2))
@@ -112,7 +113,9 @@ def install(folder: Path, wheel: Path, spark: str) -> Path:
 
 def test_what_runs_there_needs_nothing_but_what_is_installed_there() -> None:
     """L38: the programs of the tests below load without any tool for tests."""
-    program = "import sys; sys.modules['pytest'] = None; import landing_programs, landing_plan, landing_rig, streams"
+    program = (
+        "import sys; sys.modules['pytest'] = None; import landing_programs, landing_plan, landing_rig, support.streams"
+    )
     done = run([sys.executable, "-c", program], RUN_SECONDS, PYTHONPATH=PROGRAMS)
     assert done.returncode == 0, done.stderr
 

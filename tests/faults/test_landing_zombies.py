@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from deadlines import allow_long_test
 from landing_plan import Stream
 from landing_rig import (
     Driver,
@@ -21,6 +20,8 @@ from landing_rig import (
     require_exact,
     rows_of,
 )
+
+from support.deadlines import allow_long_test
 
 pytestmark = pytest.mark.slow
 

@@ -10,10 +10,10 @@ import threading
 
 import pyarrow as pa
 import pytest
-from background import Background
 from rig import SCHEMA, batch, values
 
 import headrace
+from support.background import Background
 
 SHAPES = ["SELECT x FROM pushed", "SELECT count(*) FROM pushed", "SELECT x % 2, max(x) FROM pushed GROUP BY 1"]
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pyarrow as pa
 import pytest
-from background import Background
 from rig import CRASHES, SCHEMA, Reader, batch, becomes_true, running, values, what_is_left
 
 import headrace
 from headrace.engine.runtime import workers
+from support.background import Background
 
 
 class ForeignError(BaseException):

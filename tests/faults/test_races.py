@@ -15,11 +15,11 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pytest
-from background import Background
 from rig import SCHEMA, batch, becomes_true, refusal_of, running, values, what_is_left
 
 import headrace
 from headrace.engine.runtime import workers
+from support.background import Background
 
 ROUNDS = 300
 CHUNKS = 6

@@ -1,4 +1,4 @@
-"""F1 from Lance to Lance: the driver dies at any moment, others write and compact, and every row lands once.
+"""F1, R6: from Lance to Lance, the driver dies at any moment, others write and compact, and every row lands once.
 
 The moments are random; `HEADRACE_SEED` in the environment repeats them.
 """
@@ -16,10 +16,11 @@ from typing import Self
 import lance
 import pyarrow as pa
 import pytest
-from deadlines import allow_long_test
 from landing_plan import SCHEMA, Stream
 from landing_rig import Driver, becomes_true, stamped_epochs
-from tally import require_same
+
+from support.deadlines import allow_long_test
+from support.tally import require_same
 
 pytestmark = pytest.mark.xdist_group("landing-drivers")
 

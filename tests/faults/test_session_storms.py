@@ -9,13 +9,18 @@ from __future__ import annotations
 import os
 import random
 import tempfile
+import warnings
+from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
 import pytest
-from deadlines import PROGRAM_SECONDS, allow_long_test
 from rig import Outcome, run_script
-from tally import record
+from session_storm import Storm, Total, judge
+
+import headrace
+from support.deadlines import PROGRAM_SECONDS, allow_long_test
+from support.tally import record
 
 # Short storms share a process, and so one worker has to play all of them.
 pytestmark = pytest.mark.xdist_group("session storms")
@@ -87,6 +92,29 @@ def require_no_growth(facts: dict[str, Any], rounds: int) -> None:
 
 def times(name: str, long: int) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("rounds", [SHORT[name], pytest.param(long, marks=pytest.mark.slow)])
+
+
+@pytest.fixture
+def calm() -> Iterator[Storm]:
+    """A storm before its first round."""
+    with warnings.catch_warnings(), headrace.SessionContext() as session:
+        yield Storm(1, [session])
+
+
+def test_a_round_that_loses_or_doubles_a_row_breaks_the_storm_and_is_counted(calm: Storm) -> None:
+    with pytest.raises(AssertionError, match="1 of 4 rows are lost"):
+        calm.play(lambda storm: judge("push", [1, 2, 3], [1, 2, 2]))
+    assert calm.totals == {"push": Total(times=1, rows=4, lost=1, doubled=1)}
+
+
+def test_a_round_that_compares_nothing_is_not_counted(calm: Storm) -> None:
+    calm.play(lambda storm: None)
+    assert calm.totals == {}
+
+
+def test_rows_that_nobody_had_to_read_are_not_counted(calm: Storm) -> None:
+    calm.play(lambda storm: judge("push", range(1000), [0, 1], due=0))
+    assert calm.totals == {"push": Total(times=1, rows=2)}
 
 
 @times("F13", 999)

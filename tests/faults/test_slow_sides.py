@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from rig import run_script
-from tally import record
+
+from support.tally import require_same
 
 CAPACITY = 4
 BATCHES = 200
@@ -20,6 +23,7 @@ READ_AHEAD = 20
 MEGABYTES = 20 + 2 * (CAPACITY + IN_HAND)
 
 BIG = """
+import collections
 import pyarrow.compute as pc
 
 ROWS = {rows}
@@ -29,23 +33,30 @@ def big(number):
     return pa.record_batch([pa.repeat(pa.scalar(number, pa.int64()), ROWS)], schema=SCHEMA)
 
 class Received:
-    # What came, in batches of whatever size: how many rows, and their sum.
-    rows = total = 0
+    # What came, in batches of whatever size: how many rows, and how often each value.
+    rows = 0
+
+    def __init__(self):
+        self.times = collections.Counter()
 
     def add(self, each):
         self.rows += each.num_rows
-        self.total += pc.sum(each.column(0)).as_py()
+        for counted in pc.value_counts(each.column(0)).to_pylist():
+            self.times[counted["values"]] += counted["counts"]
 
     @property
     def batches(self):
         return self.rows // ROWS
 
-    def is_complete(self):
-        return self.rows == BATCHES * ROWS and self.total == sum(range(BATCHES)) * ROWS
-
 received = Received()
 megabytes = 0.0
 """.replace("{batches}", str(BATCHES)).replace("{rows}", str(ROWS))
+
+
+def require_all(mode: str, times: list[list[int]]) -> None:
+    """Every row of every batch came once."""
+    require_same(mode, Counter(dict.fromkeys(range(BATCHES), ROWS)), Counter(dict(map(tuple, times))))
+
 
 SLOW_CONSUMER = """
 def produce():
@@ -72,15 +83,14 @@ with headrace.SessionContext() as session:
         megabytes = max(megabytes, resident_megabytes() - before)
     blocked = sink.statistics().seconds_blocked
     producer.result()
-report(complete=received.is_complete(), ahead=ahead, queued=queued, megabytes=megabytes, blocked=blocked)
+report(times=list(received.times.items()), ahead=ahead, queued=queued, megabytes=megabytes, blocked=blocked)
 """
 
 
 def test_a_slow_consumer_holds_the_producer_back_and_memory_is_flat() -> None:
     """F15, P2, S4: 200 MB through a reader that is always behind; the queue is never over its capacity."""
     facts = run_script(BIG + SLOW_CONSUMER.format(capacity=CAPACITY)).require_clean().facts
-    assert facts["complete"]
-    record("push", rows=BATCHES * ROWS)
+    require_all("push", facts["times"])
     assert facts["queued"] == CAPACITY
     assert facts["ahead"] <= CAPACITY + IN_HAND
     assert facts["blocked"] > 0
@@ -110,15 +120,14 @@ with headrace.SessionContext() as session:
             arrived.release(received.batches - had)
     producer.result()
     blocked = sink.statistics().seconds_blocked
-report(complete=received.is_complete(), queued=max(most_queued), megabytes=megabytes, blocked=blocked)
+report(times=list(received.times.items()), queued=max(most_queued), megabytes=megabytes, blocked=blocked)
 """
 
 
 def test_a_slow_producer_is_waited_for_and_memory_is_flat() -> None:
     """F15, S4: each batch is with the reader before the next is made; the queue never holds two."""
     facts = run_script(BIG + SLOW_PRODUCER.format(capacity=CAPACITY)).require_clean().facts
-    assert facts["complete"]
-    record("push", rows=BATCHES * ROWS)
+    require_all("push", facts["times"])
     assert facts["queued"] <= 1
     assert facts["blocked"] == 0
     assert facts["megabytes"] < MEGABYTES
@@ -140,7 +149,7 @@ with headrace.SessionContext() as session:
     producer = Background(produce, sink)
     rows = 0
     for each in session.sql("SELECT x FROM pushed").execute_stream():
-        assert becomes_true(lambda: is_waiting(producer) or not producer.is_alive())
+        assert becomes_true(lambda: sink.statistics().waiting_writers or not producer.is_alive())
         rows += each.num_rows
     producer.result()
 report(most=max(most_queued), limit=LIMIT, rows=rows, blocked=sink.statistics().seconds_blocked)
@@ -157,6 +166,7 @@ def test_a_bound_in_bytes_holds_for_a_slow_consumer_too() -> None:
 
 SLOW_READER_OF_A_PROVIDER = """
 made = []
+scans = []
 
 def scan():
     for number in range(BATCHES):
@@ -165,7 +175,8 @@ def scan():
 
 def provider_rests():
     pumps = [thread for thread in threading.enumerate() if thread.name.startswith("headrace-scan")]
-    return all(is_waiting(pump) for pump in pumps)
+    scans[:] = scans or channels("the scan of table 'pulled'")
+    return sum(each.statistics().waiting_writers for each in scans) == len(pumps)
 
 with headrace.SessionContext(target_partitions=4) as session:
     session.register_table("pulled", headrace.SimpleTableProvider(SCHEMA, scan))
@@ -176,14 +187,13 @@ with headrace.SessionContext(target_partitions=4) as session:
         ahead = max(ahead, len(made) - received.batches)
         megabytes = max(megabytes, resident_megabytes() - before)
         received.add(each)
-report(complete=received.is_complete(), ahead=ahead, megabytes=megabytes)
+report(times=list(received.times.items()), ahead=ahead, megabytes=megabytes)
 """
 
 
 def test_a_slow_reader_holds_a_provider_back_and_memory_is_flat() -> None:
     """F15, S3, S4: a provider is read ahead by a few batches, never by the whole table."""
     facts = run_script(BIG + SLOW_READER_OF_A_PROVIDER).require_clean().facts
-    assert facts["complete"]
-    record("pull", rows=BATCHES * ROWS)
+    require_all("pull", facts["times"])
     assert facts["ahead"] <= READ_AHEAD
     assert facts["megabytes"] < 20 + 2 * READ_AHEAD

@@ -1,4 +1,4 @@
-"""Real Spark streams, and everything that can go wrong around them: F1 to F12 with a reader looking on all along.
+"""Real Spark streams, and everything that can go wrong around them, with a reader looking on all along.
 
 Kills at chosen points are in test_landing_crash_points, frozen drivers in test_landing_zombies, executors in
 test_landing_clusters; single system calls and storms of a store without Spark in the tests of their names.
@@ -19,19 +19,19 @@ import lance
 import pyarrow as pa
 import pytest
 from company import UPKEEP, WRITING, Company
-from deadlines import allow_long_test
-from kernel import fill, require_tracer, small_disk, with_fault
 from killing import kill_and_finish
 from landing_plan import FOREIGN, SCHEMA, Stream, state_after
 from landing_rig import Driver, Watcher, add_epochs, becomes_true, make_table, members_of, require_exact, rows_of
-from s3_proxy import ALWAYS, S3Proxy
-from s3_server import S3Server
-from tally import require_same
 
 from headrace import ConfigurationError
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.manage import cleanup
+from support.deadlines import allow_long_test
+from support.kernel import fill, require_tracer, small_disk, with_fault
+from support.s3_proxy import ALWAYS, S3Proxy
+from support.s3_server import S3Server
+from support.tally import require_same
 
 slow = pytest.mark.slow
 pytestmark = [pytest.mark.xdist_group("landing-drivers"), pytest.mark.usefixtures("long")]

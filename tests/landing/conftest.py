@@ -6,7 +6,8 @@ from pathlib import Path
 
 import lance
 import pytest
-from streams import ARROW_SCHEMA, StreamInput
+
+from support.streams import ARROW_SCHEMA, StreamInput
 
 
 @pytest.fixture

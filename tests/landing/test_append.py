@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from deadlines import PROGRAM_SECONDS
-from storages import Storage
-from streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
 from headrace import LandingError
 from headrace.spark import LanceSink
+from support.deadlines import PROGRAM_SECONDS
+from support.storages import Storage
+from support.streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from streams import StreamInput, drain, replay, stamps
 
 from headrace.spark import LanceSink
+from support.streams import StreamInput, drain, replay, stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from deadlines import PROGRAM_SECONDS
-from streams import StreamInput, drain, rows
 
 import headrace.spark
 from headrace import InvalidArgumentError
+from support.deadlines import PROGRAM_SECONDS
+from support.streams import StreamInput, drain, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

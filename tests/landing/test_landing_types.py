@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import lance
 import pyarrow as pa
 import pytest
-from streams import StreamInput, drain, stamps
 
 from headrace.spark import LanceSink
+from support.streams import StreamInput, drain, stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -9,11 +9,11 @@ import lance
 import lance_namespace
 import pyarrow as pa
 import pytest
-from s3_server import S3Server
-from streams import ARROW_SCHEMA, StreamInput, drain
 
 from headrace import ConfigurationError, TableNotFoundError
 from headrace.spark import LanceSink
+from support.s3_server import S3Server
+from support.streams import ARROW_SCHEMA, StreamInput, drain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

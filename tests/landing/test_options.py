@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 import pytest
-from streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
 from headrace import ConfigurationError, InvalidArgumentError
 from headrace.spark import LanceSink
 from headrace.tables.sink_settings import PythonSpelling, stream_settings
+from support.streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

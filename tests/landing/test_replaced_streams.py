@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 import pytest
-from streams import ARROW_SCHEMA, StreamInput, committed, drain, rows
 
 from headrace.spark import LanceSink
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.manage.verify import verify
+from support.streams import ARROW_SCHEMA, StreamInput, committed, drain, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

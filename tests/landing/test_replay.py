@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from streams import ARROW_SCHEMA, StreamInput, committed, drain, replay, rows, stamps
 
 from headrace.spark import LanceSink
+from support.streams import ARROW_SCHEMA, StreamInput, committed, drain, replay, rows, stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

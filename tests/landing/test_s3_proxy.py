@@ -12,9 +12,10 @@ import pytest
 from botocore.exceptions import ClientError
 from lance.dataset import LanceOperation
 from lance.fragment import write_fragments
-from s3_proxy import ALWAYS, S3Proxy
-from s3_server import S3Server
-from streams import rows, stamps
+
+from support.s3_proxy import ALWAYS, S3Proxy
+from support.s3_server import S3Server
+from support.streams import rows, stamps
 
 MANIFEST = "/_versions/"
 DATA = "/data/"

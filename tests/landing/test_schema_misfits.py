@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from streams import StreamInput, drain, stamps
 
 from headrace import SchemaMismatchError
 from headrace.spark import LanceSink
+from support.streams import StreamInput, drain, stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

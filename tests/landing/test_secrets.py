@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 import lance
 import pytest
-from canaries import CANARY, prefixed, require_clean_folder, with_canaries
-from deadlines import PROGRAM_SECONDS
-from s3_proxy import ALWAYS, S3Proxy
-from s3_server import S3Server
-from streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
 from headrace import HeadraceError
 from headrace.spark import LanceSink
+from support.canaries import CANARY, prefixed, require_clean_folder, with_canaries
+from support.deadlines import PROGRAM_SECONDS
+from support.s3_proxy import ALWAYS, S3Proxy
+from support.s3_server import S3Server
+from support.streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import lance
 import pytest
-from s3_proxy import S3Proxy
-from s3_server import S3Server
-from storages import Storage
-from streams import ARROW_SCHEMA, StreamInput, drain, replay, rows, stamps
 
 from headrace.spark import LanceSink
+from support.s3_proxy import S3Proxy
+from support.s3_server import S3Server
+from support.storages import Storage
+from support.streams import ARROW_SCHEMA, StreamInput, drain, replay, rows, stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from storages import Storage
-from streams import Stamp, StreamInput, committed, drain, replay, rows, stamps
+
+from support.storages import Storage
+from support.streams import Stamp, StreamInput, committed, drain, replay, rows, stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

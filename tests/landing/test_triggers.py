@@ -10,9 +10,9 @@ import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from streams import ARROW_SCHEMA, DRAIN_SECONDS, StreamInput, drain, rows, stamps
 
 from headrace.spark import LanceSink
+from support.streams import ARROW_SCHEMA, DRAIN_SECONDS, StreamInput, drain, rows, stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

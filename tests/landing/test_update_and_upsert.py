@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from storages import Storage
-from streams import StreamInput, drain, stamps
 
 from headrace import HeadraceError, SchemaMismatchError
 from headrace.spark import LanceSink
+from support.storages import Storage
+from support.streams import StreamInput, drain, stamps
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

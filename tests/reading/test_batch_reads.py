@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PythonException
-from storages import Storage
+
+from support.storages import Storage
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

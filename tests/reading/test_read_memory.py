@@ -11,7 +11,8 @@ from pathlib import Path
 import lance
 import numpy as np
 import pyarrow as pa
-from deadlines import PROGRAM_SECONDS
+
+from support.deadlines import PROGRAM_SECONDS
 
 MB = 10**6
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.list_(pa.float32(), 128))])

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
-from canaries import CANARY, prefixed, require_clean_folder, with_canaries
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
-from s3_proxy import ALWAYS, S3Proxy
-from s3_server import S3Server
-from streams import drain
 
 import headrace.spark
+from support.canaries import CANARY, prefixed, require_clean_folder, with_canaries
+from support.s3_proxy import ALWAYS, S3Proxy
+from support.s3_server import S3Server
+from support.streams import drain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,8 +12,9 @@ import lance
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
-from storages import Storage
-from streams import ARROW_SCHEMA, committed, drain, replay, rows
+
+from support.storages import Storage
+from support.streams import ARROW_SCHEMA, committed, drain, replay, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

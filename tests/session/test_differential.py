@@ -11,12 +11,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from differential.many import crashed, smallest
-from differential.mutants import MUTANTS, SLANTS, first_wrong, shrunk, wrong_ones
-from differential.processes import CrashError, Worker
-from differential.seeds import Outcome, Slant, run_seed
 
-SUPPORT = Path(__file__).parents[1] / "support"
+from support.differential.many import crashed, smallest
+from support.differential.mutants import MUTANTS, SLANTS, first_wrong, shrunk, wrong_ones
+from support.differential.processes import CrashError, Worker
+from support.differential.seeds import Outcome, Slant, run_seed
+
+TESTS = Path(__file__).parents[1]
 QUICK = [range(start, start + 10) for start in range(0, 40, 10)]
 THOROUGH = [range(start, start + 100) for start in range(40, 1040, 100)]
 # It takes many seeds until this is missed; test_right_answers has a query for it. LATERAL inside LATERAL is not among
@@ -53,14 +54,15 @@ def test_a_session_answers_random_queries_as_datafusion_does(worker: Worker, see
 def test_a_seed_asks_the_same_in_every_process() -> None:
     """Whatever Python's hashes are: else a seed would be no report."""
     program = (
-        "from differential.seeds import Slant, queries_of, tables_and_settings\n"
+        "from support.differential.seeds import Slant, queries_of, tables_and_settings\n"
         "for seed in range(20):\n"
         "    tables, settings, ways = tables_and_settings(seed, Slant())\n"
         "    print(settings, ways, *tables, *(query.whole for query in queries_of(seed, tables, Slant())), sep='\\n')\n"
     )
 
     def asked(hashes: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": str(SUPPORT), "PYTHONHASHSEED": hashes}
+        path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hashes}
         command = [sys.executable, "-c", program]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 

@@ -228,7 +228,7 @@ def test_a_filter_gives_the_rows_sql_says_in_a_low_latency_session(live, conditi
 @pytest.mark.parametrize("kind", ["ignoring", "honouring", "dataset"])
 @pytest.mark.parametrize("condition", split(CONDITIONS))
 def test_a_filter_gives_the_rows_it_gives_over_the_same_rows_in_memory(ctx, in_memory, condition, kind):
-    """T9: of every type and operator, though the provider ignores filters; T11: or uses what it is handed."""
+    """T9, T11: of every type and operator, whether the provider ignores filters or uses them."""
     assert matching(ctx, kind, condition) == in_memory("memory", condition)
 
 

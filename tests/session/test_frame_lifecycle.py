@@ -202,7 +202,7 @@ def test_a_transformation_that_cannot_be_planned_leaves_the_frame_as_it_was(
 
 
 def test_an_execution_that_fails_to_start_claims_nothing_and_can_be_closed() -> None:
-    """S8 and P6: the push table of a query that could not start is still there for the next."""
+    """S8, P6: the push table of a query that could not start is still there for the next."""
     with SessionContext() as ctx, ctx.register_streaming_table("t", SCHEMA) as sink:
         self_join = ctx.sql("select a.k from t a join t b on a.k = b.k")
         with pytest.raises(ConsumedError):

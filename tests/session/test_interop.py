@@ -290,7 +290,7 @@ def test_a_taker_may_ask_for_another_type_of_the_same_values(ctx: SessionContext
 
 
 def test_a_frame_is_taken_as_its_stream(ctx: SessionContext) -> None:
-    """S1 and S5: a frame exports the same stream, once."""
+    """S1, S5: a frame exports the same stream, once."""
     ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(5))))
     assert pa.table(ctx.sql("select * from t")).num_rows == 5 * ROWS
     assert pl.DataFrame(ctx.sql("select * from t")).height == 5 * ROWS

@@ -151,7 +151,7 @@ def test_a_row_of_either_side_of_a_union_comes_at_once_while_the_other_is_silent
 
 
 def test_a_limit_that_is_reached_ends_the_stream_though_the_producer_stays_open(ctx: SessionContext) -> None:
-    """S15 and P7: with the last row that is wanted, not with the next that is written."""
+    """S15, P7: with the last row that is wanted, not with the next that is written."""
     with ctx.register_streaming_table("t", SCHEMA) as sink:
         arrivals = Arrivals(ctx.sql(f"select k from t where k % 2 < 2 limit {ROWS}").execute_stream())
         slowest(lambda key: sink.write(one_row(key)), arrivals)
@@ -179,7 +179,7 @@ def test_a_row_of_a_pull_table_that_stays_open_comes_at_once(ctx: SessionContext
 
 @pytest.mark.parametrize("query", ["select * from t", "select k + 1 as k from t where v like 'r%'"])
 def test_each_partition_s_reader_is_as_live_as_the_one_for_all(ctx: SessionContext, query: str) -> None:
-    """S15 and S13: read by partition, a row comes at once too."""
+    """S15, S13: read by partition, a row comes at once too."""
     with ctx.register_streaming_table("t", SCHEMA) as sink:
         (reader,) = ctx.sql(query).execute_stream_partitioned()
         arrivals = Arrivals(reader)

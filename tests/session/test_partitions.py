@@ -41,7 +41,7 @@ def numbers(ctx, query="select x from t"):
 
 
 def test_each_part_is_scanned_once_and_told_which_it_is(ctx):
-    """T11: several partitions; scan_with once per partition, every row once, every reader closed once (T4)."""
+    """T4, T11: several partitions; scan_with once per partition, every row once, every reader closed once."""
     provider = Parts(5)
     ctx.register_table("t", provider)
     assert numbers(ctx) == list(range(15))

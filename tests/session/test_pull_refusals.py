@@ -39,7 +39,7 @@ def test_scan_must_return_something_that_holds_batches(ctx, returned, message):
     ids=["None", "a list", "no column", "twice the same"],
 )
 def test_schema_must_return_a_schema_a_table_can_have(ctx, schema, message):
-    """T6: schema() returning None is a clear error, and nothing is registered (T1)."""
+    """T1, T6: schema() returning None is a clear error, and nothing is registered."""
 
     class Odd(Provider):
         def schema(self):

@@ -157,7 +157,7 @@ def test_a_deregistered_provider_is_let_go_of(ctx):
 )
 @pytest.mark.parametrize("low_latency", [False, True])
 def test_scan_is_called_once_per_physical_scan(query, scans, low_latency):
-    """T2: `t UNION ALL t` and a self-join scan twice, EXPLAIN never; every reader is closed once (T4)."""
+    """T2, T4: `t UNION ALL t` and a self-join scan twice, EXPLAIN never; every reader is closed once."""
     provider = Provider()
     with SessionContext(low_latency=low_latency) as ctx:
         ctx.register_table("t", provider)
@@ -229,7 +229,7 @@ def test_a_reader_of_another_schema_fails_the_query_and_names_both(ctx, differen
 
 @pytest.mark.parametrize("difference", OTHER_SCHEMAS)
 def test_a_batch_that_differs_from_its_readers_own_schema_fails_the_query_after_the_good_ones(ctx, difference):
-    """T3: a reader whose batches differ from its own schema fails; the batches before come first (T5)."""
+    """T3, T5: a reader whose batches differ from its own schema fails; the batches before come first."""
     wrong = pa.RecordBatch.from_pylist([], schema=OTHER_SCHEMAS[difference])
     reader = Reader([rows(0), wrong, rows(3)])
     ctx.register_table("t", scanning(lambda: reader))

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
-from background import SECONDS, Background
 from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
 from headrace import SessionContext, TableSink
+from support.background import SECONDS, Background
 
 PROMPTLY = 1.0
 
@@ -61,7 +61,7 @@ def test_a_reader_that_leaves_makes_blocked_and_later_writes_raise(
     reader = ctx.sql("select x from t").execute_stream()
     for _ in range(batches_read):
         reader.read_next_batch()
-    writer.until_blocked()
+    writer.until_write_blocks(sink)
     leave(reader)
     assert_the_consumer_is_gone(sink, writer, reason, PROMPTLY)
 
@@ -133,7 +133,7 @@ def test_a_write_blocked_when_the_table_goes_raises(
     reader = ctx.sql("select x from t").execute_stream() if queried else None
     if reader is not None:
         reader.read_next_batch()
-    writer.until_blocked()
+    writer.until_write_blocks(sink)
     go(ctx)
     assert_the_consumer_is_gone(sink, writer, reason, SECONDS)
 
@@ -157,7 +157,7 @@ def test_a_reader_that_waits_when_the_table_is_deregistered_is_woken_by_the_erro
     """P8: nothing more is going to come."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     with ctx.sql("select x from t").execute_stream() as reader:
-        reading = Background(read, reader).until_blocked()
+        reading = Background(read, reader).until_read_blocks()
         ctx.deregister_table("t")
         with pytest.raises(headrace.TableError, match=r"'t' ended before close\(\): the table was deregistered"):
             reading.result()
@@ -204,7 +204,7 @@ def test_sql_that_takes_the_tables_name_away_is_refused_or_tells_the_writers(
     """P8: what SQL deregisters is deregistered, so a blocked write raises; or the table stays and can be read."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
     sink.write(batch(1))
-    writer = Background(sink.write, batch(2)).until_blocked()
+    writer = Background(sink.write, batch(2)).until_write_blocks(sink)
     try:
         ctx.sql(statement)
     except headrace.HeadraceError:

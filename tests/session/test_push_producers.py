@@ -10,19 +10,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from random import Random
 from statistics import median
 
 import pyarrow as pa
 import pytest
-import waits
-from background import SECONDS, Background
-from deadlines import PROGRAM_SECONDS
 from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
 from headrace import SessionContext, TableSink
+from support.background import SECONDS, Background
+from support.deadlines import PROGRAM_SECONDS
 
 # -- many producers ----------------------------------------------------------------------------------
 
@@ -37,7 +35,7 @@ def test_close_and_fail_wake_a_blocked_write_a_hundred_times_out_of_a_hundred(
         sink.write(batch(0))
         writer = Background(sink.write, batch(1))
         if repetition % 2:
-            writer.until_blocked()
+            writer.until_write_blocks(sink)
         Background(end, sink).result()
         with pytest.raises(headrace.ClosedError):
             writer.result()
@@ -152,13 +150,12 @@ def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[
         "import os, signal, sys, threading, time\n"
         "import pyarrow as pa\n"
         "import headrace\n"
-        "from waits import is_waiting\n"
         "SCHEMA = pa.schema([('x', pa.int64())])\n"
         "def batch(*values): return pa.record_batch([pa.array(values, pa.int64())], schema=SCHEMA)\n"
     )
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", start + program],
-        env={**os.environ, "PYTHONPATH": str(Path(waits.__file__).parent), **environment},
+        env={**os.environ, **environment},
         capture_output=True,
         text=True,
         timeout=PROGRAM_SECONDS,
@@ -230,7 +227,7 @@ def test_a_lone_batch_is_not_held_back(query: str) -> None:
         with ctx.sql(query).execute_stream() as reader:
             waits = []
             for number in range(20):
-                reading = Background(read, reader).until_blocked()
+                reading = Background(read, reader).until_read_blocks()
                 started = time.monotonic()
                 sink.write(batch(number))
                 assert len(reading.result()) == 1
@@ -248,7 +245,7 @@ def test_a_bound_in_bytes_holds_beside_the_bound_in_batches(ctx: SessionContext)
     assert sink.try_write(batch(*range(5)))
     now = sink.statistics()
     assert (now.queued, now.queued_bytes, now.max_bytes) == (13, 1000, 1000)
-    large = Background(sink.write, batch(*range(1000))).until_blocked()
+    large = Background(sink.write, batch(*range(1000))).until_write_blocks(sink)
     reading = Background(collect, ctx, "select count(*) from t")
     large.result()
     sink.close()
@@ -284,7 +281,7 @@ sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
 sink.write(batch(1))
 sent = []
 def interrupt():
-    while not is_waiting(threading.main_thread()):
+    while not sink.statistics().waiting_writers:
         time.sleep(0.001)
     sent.append(time.monotonic())
     os.kill(os.getpid(), signal.SIGINT)

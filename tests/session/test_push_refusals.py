@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from background import Background
 from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
 from headrace import InvalidArgumentError, SchemaMismatchError, SessionContext, SimpleTableProvider, TableSink
+from support.background import Background
 
 # -- one scan ----------------------------------------------------------------------------------------
 

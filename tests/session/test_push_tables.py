@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 import pytest
-from background import Background
 
 import headrace
 from headrace import SessionContext, SimpleTableProvider, TableSink
 from headrace.channel.channel import Channel
+from support.background import Background
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -71,7 +71,7 @@ def test_the_query_may_start_first_and_wait_for_the_first_write(ctx: SessionCont
     """P11: the reader waits, and is woken by the first batch and not only by the end."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     with ctx.sql("select x from t").execute_stream() as reader:
-        reading = Background(read, reader).until_blocked()
+        reading = Background(read, reader).until_read_blocks()
         assert not reading.is_done_after(0.2)
         sink.write(batch(1))
         assert reading.result() == [1]
@@ -160,7 +160,7 @@ def test_a_full_channel_blocks_a_write_until_the_query_drains_it(ctx: SessionCon
     assert sink.try_write(batch(9)) is False
     with pytest.raises(headrace.WriteTimeoutError, match=r"'t' stayed full for 0.01 s .*Hint: is a query reading it\?"):
         sink.write(batch(9), timeout=0.01)
-    writer = Background(sink.write, batch(2)).until_blocked()
+    writer = Background(sink.write, batch(2)).until_write_blocks(sink)
     assert not writer.is_done_after(0.2)
     assert sink.statistics().queued == 2
     with ctx.sql("select x from t").execute_stream() as reader:
@@ -202,7 +202,7 @@ def test_a_timeout_longer_than_the_platform_can_wait_waits_like_none(
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
     sink.write(batch(0))
     data = batch(1) if parts == 1 else pa.Table.from_batches([batch(1), batch(2)])
-    writer = Background(sink.write, data, timeout).until_blocked()
+    writer = Background(sink.write, data, timeout).until_write_blocks(sink)
     reading = Background(collect, ctx)
     writer.result()
     sink.close()
@@ -317,7 +317,7 @@ def test_fail_wakes_a_reader_that_waits(ctx: SessionContext) -> None:
     """P4: the error does not wait for another batch."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     with ctx.sql("select x from t").execute_stream() as reader:
-        reading = Background(read, reader).until_blocked()
+        reading = Background(read, reader).until_read_blocks()
         sink.fail(ValueError("source went away"))
         with pytest.raises(headrace.TableError, match="source went away"):
             reading.result()

@@ -208,7 +208,7 @@ def test_cancelling_twice_or_after_the_end_is_harmless(ctx: SessionContext, exec
 
 
 def test_close_from_another_thread_ends_a_blocked_read_at_once(reader: RecordBatchReader, sink: TableSink) -> None:
-    """S7 and S11: the reader's own thread is told that it was closed, never that the stream ended."""
+    """S7, S11: the reader's own thread is told that it was closed, never that the stream ended."""
     blocked = Blocked(reader.read_all)
     reader.close()
     assert isinstance(blocked.ends(), ClosedError)
@@ -244,7 +244,7 @@ def test_a_dropped_reader_releases_everything_upstream(ctx: SessionContext, sink
 
 
 def test_readers_that_are_dropped_leave_no_thread_behind(ctx: SessionContext) -> None:
-    """S7 and F14: one hundred times, started and not."""
+    """S7, F14: one hundred times, started and not."""
     before = set(threading.enumerate())
     for number in range(100):
         reader = result_of(ctx, "execute_stream", 500)
@@ -299,7 +299,7 @@ def test_a_reader_of_a_closed_session_raises_and_never_ends_cleanly(ctx: Session
 
 
 def test_closing_the_session_ends_every_partition_s_reader(ctx: SessionContext, sink: TableSink) -> None:
-    """S14 and S13: those that are waiting and those that nobody reads."""
+    """S14, S13: those that are waiting and those that nobody reads."""
     frame = ctx.sql("select k from t where k % 2 = 0 union all select 1 as k")
     readers = frame.execute_stream_partitioned()
     assert len(readers) > 1

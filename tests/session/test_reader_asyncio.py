@@ -29,7 +29,7 @@ def reader(ctx: SessionContext, sink: TableSink) -> RecordBatchReader:
 
 
 def test_a_reader_is_iterated_from_asyncio_while_the_loop_goes_on(ctx: SessionContext, sink: TableSink) -> None:
-    """S1 and S12: the producer is a coroutine of the same loop, so a blocked loop would never end."""
+    """S1, S12: the producer is a coroutine of the same loop, so a blocked loop would never end."""
 
     async def produce() -> None:
         with sink:

@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator
 
 import pytest
-from deadlines import PROGRAM_SECONDS
+
+from support.deadlines import PROGRAM_SECONDS
 
 DEADLINE = 30.0
 

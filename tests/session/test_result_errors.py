@@ -86,7 +86,7 @@ def test_the_batches_before_a_push_table_s_failure_come_first(after: int) -> Non
 
 @pytest.mark.parametrize("after", [1, 3])
 def test_a_filter_gives_the_rows_before_the_error_too_when_it_holds_none_back(after: int) -> None:
-    """S9 and S15: with low_latency operators gather nothing, so nothing gathered is lost."""
+    """S9, S15: with low_latency operators gather nothing, so nothing gathered is lost."""
     with SessionContext(low_latency=True) as ctx:
         ctx.register_table("t", failing(after))
         keys, error = read_until_it_ends(ctx.sql("select k from t where k % 2 = 0").execute_stream())
@@ -152,7 +152,7 @@ def test_the_error_comes_once_and_a_read_after_it_is_refused() -> None:
 
 @pytest.mark.parametrize("first", range(3))
 def test_a_failing_table_s_partitions_all_raise_in_whatever_order_they_are_read(first: int) -> None:
-    """S9 and S13: no partition of a result that is not whole ends cleanly."""
+    """S9, S13: no partition of a result that is not whole ends cleanly."""
     with SessionContext(target_partitions=3) as ctx:
         ctx.register_table("t", failing(50))
         readers = ctx.sql("select k from t where k >= 0").execute_stream_partitioned()

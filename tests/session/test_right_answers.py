@@ -13,14 +13,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from differential.processes import Worker
-from differential.seeds import check
-from differential.selects import Query
-from differential.sql import sql
-from differential.tables import Table
-from differential.ways import WAYS, Settings, register
 
 from headrace import ConsumedError, ConsumerGoneError, SessionContext, SimpleTableProvider, StorageError
+from support.differential.processes import Worker
+from support.differential.seeds import check
+from support.differential.selects import Query
+from support.differential.sql import sql
+from support.differential.tables import Table
+from support.differential.ways import WAYS, Settings, register
 
 INNER = pa.struct([("b", pa.int64())])
 NUMBERS = pa.table({"value": [1, 2, 3]})

@@ -312,7 +312,7 @@ def test_a_provider_s_partitions_come_out_of_readers_of_their_own() -> None:
 
 
 def test_closing_one_partition_leaves_the_others_whole_and_closing_the_last_releases_the_source() -> None:
-    """S13 and S7: the run lives as long as one of its readers."""
+    """S13, S7: the run lives as long as one of its readers."""
     with SessionContext(target_partitions=4) as ctx:
         source = with_source(ctx, Source(400))
         whole = ctx.sql("select k from t where k % 2 = 0").execute_stream_partitioned()

@@ -1,13 +1,17 @@
-"""A call on a thread of its own."""
+"""A call on a separate thread."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from waits import is_waiting
+from support.waits import waiting_readers
+
+if TYPE_CHECKING:
+    from headrace import TableSink
+    from headrace.channel.channel import Channel
 
 SECONDS = 5.0
 
@@ -31,10 +35,17 @@ class Background(threading.Thread):
         # A producer that is done holds its sink no longer.
         del self._function, self._arguments
 
-    def until_blocked(self) -> Background:
-        """Wait until the thread waits in a channel: its lock is then free, or about to be."""
+    def until_write_blocks(self, where: Channel | TableSink, writers: int = 1) -> Background:
+        """Wait until this number of writers wait for room, this thread last among them."""
+        return self._until(lambda: where.statistics().waiting_writers >= writers)
+
+    def until_read_blocks(self, where: Channel | None = None) -> Background:
+        """Wait until a reader waits for a batch or for the end: of a channel, or of a query's result."""
+        return self._until(waiting_readers if where is None else lambda: where.statistics().waiting_readers)
+
+    def _until(self, is_blocked: Callable[[], object]) -> Background:
         deadline = time.monotonic() + SECONDS
-        while not is_waiting(self):
+        while not is_blocked():
             assert self.is_alive(), f"not blocked: {self._returned!r}, {self._raised!r}"
             assert time.monotonic() < deadline, "the thread did not block"
             time.sleep(0.0005)

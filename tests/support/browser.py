@@ -10,7 +10,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-from deadlines import PROGRAM_SECONDS
+
+from support.deadlines import PROGRAM_SECONDS
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 

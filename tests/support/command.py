@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deadlines import PROGRAM_SECONDS
+from support.deadlines import PROGRAM_SECONDS
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -30,19 +30,23 @@ class Cell:
     lost: int = 0
     doubled: int = 0
     failed: int = 0
+    is_compared: bool = False
     tests: set[str] = field(default_factory=set)
 
-    def add(self, count: dict[str, Any], test: str, outcome: str) -> None:
-        self.times += count["times"]
-        self.rows += count["rows"]
-        self.lost += count["lost"]
-        self.doubled += count["doubled"]
+    def add(self, count: dict[str, Any] | None, test: str, outcome: str) -> None:
+        """A count, or None for a test that compared no rows: it is one experiment."""
+        self.times += 1 if count is None else count["times"]
+        if count is not None:
+            self.is_compared = True
+            self.rows += count["rows"]
+            self.lost += count["lost"]
+            self.doubled += count["doubled"]
         self.failed += outcome != "passed"
         self.tests.add(test)
 
     def line(self, fault: str, mode: str) -> str:
         outcome = "as promised" if not self.failed else f"{self.failed} FAILED"
-        counts = (f"{self.rows:,}", f"{self.lost:,}", f"{self.doubled:,}") if self.rows else (_NONE,) * 3
+        counts = (f"{self.rows:,}", f"{self.lost:,}", f"{self.doubled:,}") if self.is_compared else (_NONE,) * 3
         tests = ", ".join(f"`{test}`" for test in sorted(self.tests))
         return f"| {fault} | {mode} | {outcome} | {self.times:,} | {' | '.join(counts)} | {tests} |"
 
@@ -53,15 +57,16 @@ def number_of(fault: str) -> int:
 
 
 def cells_of(lines: Iterable[str]) -> dict[tuple[str, str], Cell]:
-    """What was counted, by fault and mode. A test that counts no rows is one experiment."""
+    """What was counted, by fault and mode."""
     cells: dict[tuple[str, str], Cell] = defaultdict(Cell)
     for line in lines:
         told = json.loads(line)
         test = told["test"].partition("::")[0].rpartition("/")[2].removesuffix(".py")
-        counts = told["counts"] or [{"mode": _NONE, "times": 1, "rows": 0, "lost": 0, "doubled": 0}]
-        for count in counts:
-            for fault in _faults_of(told["faults"], count["mode"]):
-                cells[fault, count["mode"]].add(count, test, told["outcome"])
+        for count in told["counts"] or [None]:
+            mode = count["mode"] if count else _NONE
+            uncompared = count.get("uncompared", ()) if count else ()
+            for fault in _faults_of([fault for fault in told["faults"] if fault not in uncompared], mode):
+                cells[fault, mode].add(count, test, told["outcome"])
     return cells
 
 

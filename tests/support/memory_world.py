@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pyarrow as pa
-from memory_store import Did, MemorySnapshot, MemoryStore, MemoryTable, MergedRows
 
 from headrace.tables.commit.message import TaskMessage
 from headrace.tables.commit.payload import UpsertPayload
 from headrace.tables.store import Column, Merge, Snapshot
+from support.memory_store import Did, MemorySnapshot, MemoryStore, MemoryTable, MergedRows
 
 SCHEMA = pa.schema([("id", pa.int64()), ("note", pa.string())])
 

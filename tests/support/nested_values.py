@@ -8,7 +8,19 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 from hypothesis import strategies as st
-from values import ENCODED_LEAVES, Leaf, MisfitError, Shape, count_range, expected, is_bytes, is_text, nullable, rounded
+
+from support.values import (
+    ENCODED_LEAVES,
+    Leaf,
+    MisfitError,
+    Shape,
+    count_range,
+    expected,
+    is_bytes,
+    is_text,
+    nullable,
+    rounded,
+)
 
 
 @dataclass(frozen=True)

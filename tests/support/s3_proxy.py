@@ -22,8 +22,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
-from s3_server import storage_options
-from served import ANSWER_SECONDS, Served, say
+from support.s3_server import storage_options
+from support.served import ANSWER_SECONDS, Served, say
 
 ALWAYS = sys.maxsize
 
@@ -59,7 +59,7 @@ class S3Proxy(Served):
     """The test's side. The fault that was asked for first and still has times left is the one that happens."""
 
     def __init__(self, endpoint: str) -> None:
-        super().__init__("s3_proxy.py", endpoint)
+        super().__init__("support.s3_proxy", endpoint)
 
     @property
     def storage_options(self) -> dict[str, str]:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from served import Served, say
+from support.served import Served, say
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -26,7 +26,7 @@ class S3Server(Served):
     """The store, empty at first. Nobody else sees its buckets: it lives and ends with whoever started it."""
 
     def __init__(self) -> None:
-        super().__init__("s3_server.py")
+        super().__init__("support.s3_server")
 
     def make_bucket(self) -> str:
         """A new bucket; its name was never given before."""

@@ -1,6 +1,6 @@
 """Servers for tests, each a process of its own: a test blocked inside native code cannot stop one from answering.
 
-A server is a file of this folder, run as a program. It writes one line of JSON once it accepts connections, and
+A server is a module of this package, run as a program. It writes one line of JSON once it accepts connections, and
 ends when its standard input does: however the tests end, nothing of theirs is left running.
 """
 
@@ -15,7 +15,8 @@ import threading
 from pathlib import Path
 from typing import Any, Self
 
-_HERE = Path(__file__).parent
+# Where this package is.
+_PATH = str(Path(__file__).parents[1])
 
 START_SECONDS = 60.0
 ANSWER_SECONDS = 60.0
@@ -26,10 +27,11 @@ class Served:
 
     def __init__(self, program: str, *arguments: str) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, str(_HERE / program), *arguments],
+            [sys.executable, "-m", program, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             bufsize=0,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [_PATH, os.environ.get("PYTHONPATH")]))},
         )
         self._lock = threading.Lock()
         self._unread = b""

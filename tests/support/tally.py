@@ -14,24 +14,30 @@ class Count:
     Attributes:
         mode: How the rows got where they were to go.
         times: How often the fault was made.
-        rows: How many rows went in.
-        lost: How many of them did not come out.
+        rows: How many rows had to come out.
+        lost: How many of them did not.
         doubled: How many came out that did not go in, or more often than they did.
+        uncompared: Faults that the test makes too, and where it compares no rows; they are not counted here.
     """
 
     mode: str
-    times: int = 1
-    rows: int = 0
-    lost: int = 0
-    doubled: int = 0
+    times: int
+    rows: int
+    lost: int
+    doubled: int
+    uncompared: tuple[str, ...] = ()
 
 
 _counts: list[Count] = []
 
 
-def record(mode: str, *, times: int = 1, rows: int = 0, lost: int = 0, doubled: int = 0) -> None:
-    """Notes an experiment in the name of the test that is running."""
-    _counts.append(Count(mode, times, rows, lost, doubled))
+def record(mode: str, *, times: int, rows: int, lost: int, doubled: int, uncompared: tuple[str, ...] = ()) -> None:
+    """Notes an experiment in the name of the test that is running.
+
+    The numbers come from the code that compared the rows; an experiment that compared none is not noted. Hence no
+    defaults: a zero that was not counted would look like one that was.
+    """
+    _counts.append(Count(mode, times, rows, lost, doubled, uncompared))
 
 
 def taken() -> list[Count]:
@@ -42,7 +48,7 @@ def taken() -> list[Count]:
 
 
 def require_same(mode: str, sent: Iterable[Hashable], found: Iterable[Hashable], *, times: int = 1) -> None:
-    """Holds what was sent against what was found, in any order, and notes it."""
+    """Compares what was sent with what was found, in any order, and notes it. Either may be a Counter."""
     before, after = Counter(sent), Counter(found)
     lost, doubled = before - after, after - before
     record(mode, times=times, rows=before.total(), lost=lost.total(), doubled=doubled.total())

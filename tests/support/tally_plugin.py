@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tally import taken
 
-_FAULT = re.compile(r"\bF\d+\b")
+from support.citations import cited_in
+from support.tally import taken
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -29,7 +28,7 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     path = item.config.getoption("--tally")
     if call.when != "call" or path is None or not isinstance(item, pytest.Function):
         return report
-    faults = _FAULT.findall(item.function.__doc__ or "")
+    faults = [number for number in cited_in(item.function.__doc__) if number.startswith("F")]
     if faults and not report.skipped:
         line = {
             "test": item.nodeid.partition("[")[0].partition("@")[0],

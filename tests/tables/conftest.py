@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from memory_world import MemoryWorld
 from worlds import LanceWorld, World
 
+from support.memory_world import MemoryWorld
+
 if TYPE_CHECKING:
-    from s3_server import S3Server
+    from support.s3_server import S3Server
 
 
 @pytest.fixture(params=["memory", "lance"])

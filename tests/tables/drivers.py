@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepping import SteppedStore, Steps
 from worlds import MODES, QUERY, World
 
 from headrace.tables.commit.landed import Landed
 from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.commit.protocol import EpochCommitter, Rules, RunState
+from support.stepping import SteppedStore, Steps
 
 
 @dataclass

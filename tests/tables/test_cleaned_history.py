@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 from drivers import Driver, ids_of, ids_through
-from stepping import Steps
 from worlds import QUERY, World, landed
 
 from headrace import HistoryGapError, LandingError, TableReplacedError
 from headrace.tables.commit.ledger import Stamp
 from headrace.tables.store import Fence, Replace
+from support.stepping import Steps
 
 
 def leave_hole(world: World, *, of: int = 1) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 from drivers import Driver, ids_of, ids_through
-from stepping import SteppedStore, Steps
 from worlds import MODES, QUERY, World, fences, history, landed, marked
 
 from headrace import (
@@ -21,6 +20,7 @@ from headrace.tables.commit.message import TaskMessage
 from headrace.tables.commit.payload import AppendPayload, OverwritePayload
 from headrace.tables.commit.protocol import commit_batch
 from headrace.tables.store import Kind
+from support.stepping import SteppedStore, Steps
 
 EVERY_MODE = pytest.mark.parametrize("mode", MODES)
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from drivers import Driver, ids_of, ids_through
-from stepping import DiedError, raising
 from worlds import MODES, World, history, landed, marked, spoil_bookmark
 
 from headrace import (
@@ -18,6 +17,7 @@ from headrace import (
     StorageError,
     TableReplacedError,
 )
+from support.stepping import DiedError, raising
 
 EVERY_MODE = pytest.mark.parametrize("mode", MODES)
 ACCEPTS = {"accepts_replaced": True}

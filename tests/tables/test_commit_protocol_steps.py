@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 from drivers import Driver, ids_of, ids_through
-from memory_world import MemoryWorld
-from stepping import DiedError, Steps, raising
 from worlds import MODES, LanceWorld, World, history, landed
 
 from headrace import (
@@ -28,6 +26,8 @@ from headrace import (
 )
 from headrace.tables.commit import ledger
 from headrace.tables.store import Kind
+from support.memory_world import MemoryWorld
+from support.stepping import DiedError, Steps, raising
 
 Make = Callable[[], World]
 

@@ -113,7 +113,8 @@ def test_a_namespace_that_cannot_be_used_is_a_setting_to_correct() -> None:
 def test_a_table_of_a_directory_namespace_is_landed_in(tmp_path: Path) -> None:
     """L35: the same store serves it."""
     import lance
-    from memory_world import SCHEMA
+
+    from support.memory_world import SCHEMA
 
     lance.write_dataset(SCHEMA.empty_table(), str(tmp_path / "t.lance"))
     store = LanceStore(Location("", {}, "dir", {"root": str(tmp_path)}, ("t",)))

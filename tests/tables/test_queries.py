@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 from drivers import Driver, ids_of
-from stepping import SteppedStore, Steps
 from worlds import LanceWorld
 
 from headrace import CheckpointResetError, CommitConflictError, ConfigurationError, FencedError, LandingError
 from headrace.tables.commit.retry import ATTEMPTS
 from headrace.tables.manage import cleanup, history, queries
+from support.stepping import SteppedStore, Steps
 
 
 @pytest.fixture

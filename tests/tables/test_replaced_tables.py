@@ -8,7 +8,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from drivers import Driver, ids_of, ids_through
-from stepping import raising
 from worlds import MODES, LanceWorld, World, history, landed
 
 from headrace import ConfigurationError, StorageError, TableReplacedError
@@ -19,6 +18,7 @@ from headrace.tables.manage import queries
 from headrace.tables.manage.verify import verify
 from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import EpochSink
+from support.stepping import raising
 
 EVERY_MODE = pytest.mark.parametrize("mode", MODES)
 # In complete mode every epoch has the whole result.

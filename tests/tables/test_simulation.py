@@ -6,19 +6,20 @@ import logging
 import os
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
-from simulation.mutants import MUTANTS, SLANTS, first_wrong, without
-from simulation.oracle import WrongError
-from simulation.plan import EPOCHS
-from simulation.world import World, simulate
-from tally import record
 
-SUPPORT = Path(__file__).parents[1] / "support"
+from support.simulation.mutants import MUTANTS, SLANTS, first_wrong, without
+from support.simulation.oracle import Compared, WrongError
+from support.simulation.plan import EPOCHS
+from support.simulation.world import World, simulate
+from support.tally import record
+
+TESTS = Path(__file__).parents[1]
 
 # Seeds that once showed a fault of the protocol; what was wrong is held by tests of its own in test_cleaned_history
 # and test_replaced_tables.
@@ -38,16 +39,23 @@ def quiet() -> Iterator[None]:
 
 
 def run_all(seeds: range | tuple[int, ...], **slant: Any) -> None:
-    worlds, rows = Counter[str](), Counter[str]()
-    for seed in seeds:
-        world = simulate(seed, **slant)
-        if world.was_told_twice:
-            continue  # It has come to what is not promised, and that is not counted among what is.
-        for query in world.plan.queries:
-            worlds[query.mode] += 1
-            rows[query.mode] += sum(len(query.rows(epoch)) for epoch in range(EPOCHS))
-    for mode in worlds:
-        record(f"{mode}, simulated", times=worlds[mode], rows=rows[mode])
+    """Notes what was compared: not worlds whose table was replaced, or that came to what is not promised."""
+    compared: list[Compared] = []
+    try:
+        for seed in seeds:
+            simulate(seed, compared, **slant)
+    finally:
+        for mode in sorted({each.mode for each in compared}):
+            of_mode = [each for each in compared if each.mode == mode]
+            rows, lost, doubled = (sum(map(attrgetter(name), of_mode)) for name in ("rows", "lost", "doubled"))
+            record(
+                f"{mode}, simulated",
+                times=len(of_mode),
+                rows=rows,
+                lost=lost,
+                doubled=doubled,
+                uncompared=("F6",),  # a table that was replaced
+            )
 
 
 @pytest.mark.parametrize("seeds", QUICK + [pytest.param(seeds, marks=pytest.mark.slow) for seeds in THOROUGH], ids=str)
@@ -75,6 +83,26 @@ def test_where_a_part_of_the_protocol_is_needed_most_it_does_its_work(part: str)
     run_all(range(400), **SLANTS[part])
 
 
+def test_a_world_whose_table_was_replaced_is_not_counted_as_compared() -> None:
+    compared: list[Compared] = []
+    worlds = [simulate(seed, compared) for seed in range(200)]
+    counted = [world for world in worlds if not world.others.replaced and not world.was_told_twice]
+    assert len(counted) < len(worlds)
+    assert len(compared) == sum(len(world.plan.queries) for world in counted)
+
+
+@pytest.mark.parametrize(("change", "lost", "doubled"), [("delete", 1, 0), ("append", 0, 1)])
+def test_a_row_that_is_missing_or_there_twice_at_the_end_is_counted(change: str, lost: int, doubled: int) -> None:
+    world = simulate(1)
+    sent = world.plan.queries[0].state_after(EPOCHS)
+    world.table.is_watched = False
+    world.memory.delete(sent[0]) if change == "delete" else world.memory.append([sent[0]])
+    world.oracle.compared.clear()
+    with pytest.raises(WrongError, match="ends with"):
+        world.oracle.require_all(world.table, was_replaced=False)
+    assert [(each.rows, each.lost, each.doubled) for each in world.oracle.compared] == [(len(sent), lost, doubled)]
+
+
 def test_a_seed_that_fails_tells_what_happened_in_plain_words() -> None:
     with without("the fence"):
         seed = first_wrong(range(4000), lambda seed: World(seed).run())
@@ -92,8 +120,9 @@ def test_a_seed_does_the_same_in_every_process() -> None:
     """Whatever Python's hashes are: else a seed would be no report."""
 
     def story(hashes: str) -> str:
-        environment = {**os.environ, "PYTHONPATH": str(SUPPORT), "PYTHONHASHSEED": hashes}
-        command = [sys.executable, "-m", "simulation", "23"]
+        path = os.pathsep.join(filter(None, [str(TESTS), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "PYTHONPATH": path, "PYTHONHASHSEED": hashes}
+        command = [sys.executable, "-m", "support.simulation", "23"]
         return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
 
     first = story("1")

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from memory_store import MemoryStore
-from memory_world import SCHEMA, MemoryWorld
 from worlds import LanceWorld, World, history
 
 from headrace import CommitConflictError, LandingError, StorageError, TableNotFoundError
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.store import Append, Fence, Kind, Operation, Published, Replace
+from support.memory_store import MemoryStore
+from support.memory_world import SCHEMA, MemoryWorld
 
 EVERYWHERE = pytest.mark.parametrize("world", ["memory", "lance", "s3"], indirect=True)
 

@@ -13,8 +13,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
-from nested_values import shapes
-from values import ALL_LEAVES, FIXED_LEAVES, LEAVES, MisfitError, Shape, expected, nullable
 
 from headrace import SchemaMismatchError
 from headrace.arrow.align import Alignment
@@ -26,6 +24,8 @@ from headrace.tables.location import Location
 from headrace.tables.settings import Rules
 from headrace.tables.write import upsert
 from headrace.tables.write.data_files import write_rows, write_staged
+from support.nested_values import shapes
+from support.values import ALL_LEAVES, FIXED_LEAVES, LEAVES, MisfitError, Shape, expected, nullable
 
 
 def model(shape: Shape, values: list[Any]) -> list[Any] | None:

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 
 import lance
 import pyarrow as pa
-from memory_world import SCHEMA
 
 from headrace.tables.commit import bookmark, ledger
 from headrace.tables.commit.message import TaskMessage
@@ -19,6 +18,7 @@ from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
 from headrace.tables.location import Location
 from headrace.tables.store import Entry, Merge, Snapshot, Store
 from headrace.tables.write.data_files import Task, write_rows
+from support.memory_world import SCHEMA
 
 QUERY = "orders to lake/é"
 

@@ -8,13 +8,13 @@ import re
 from pathlib import Path
 
 import pytest
-from browser import Browser, corner, find_browser, is_hidden, text_of
-from staged import Stage
-from statuses import busy_board, progress, tell
 
 from headrace.channel.channel import SinkStatistics
 from headrace.pipeline.progress import Totals
 from headrace.ui import RunStatus, serve
+from support.browser import Browser, corner, find_browser, is_hidden, text_of
+from support.staged import Stage
+from support.statuses import busy_board, progress, tell
 
 # As page.css has them.
 LIGHT, DARK = (0xF6, 0xF7, 0xF8), (0x12, 0x16, 0x1A)
@@ -71,6 +71,8 @@ def depth() -> SinkStatistics:
         capacity=16,
         max_bytes=None,
         seconds_blocked=0.0,
+        waiting_readers=0,
+        waiting_writers=0,
         state="open",
     )
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import lance
 import pyarrow as pa
 import pytest
-from command import headrace
-from statuses import Clock, progress
 
 from headrace.cli.display import display
 from headrace.cli.status_page import Counter, with_status_page
 from headrace.pipeline import Pipeline, load
 from headrace.pipeline.progress import Totals
+from support.command import headrace
+from support.statuses import Clock, progress
 
 FILE = """
 name = "numbers"

@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from deadlines import PROGRAM_SECONDS
 from prometheus_client.parser import text_string_to_metric_families
-from statuses import busy_board, progress, tell
 
 import headrace.ui
 from headrace import ConfigurationError, MissingExtraError
 from headrace.pipeline.progress import Totals
 from headrace.ui import Page, RunStatus, serve
+from support.deadlines import PROGRAM_SECONDS
+from support.statuses import busy_board, progress, tell
 
 STATIC = Path(headrace.ui.__file__).parent / "static"
 

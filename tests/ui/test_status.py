@@ -7,12 +7,11 @@ import subprocess
 import sys
 import threading
 
-from statuses import Clock, progress, tell
-
 from headrace.channel.channel import SinkStatistics
 from headrace.pipeline.progress import Totals
 from headrace.ui import RunStatus
 from headrace.ui.status import LAST_EPOCHS
+from support.statuses import Clock, progress, tell
 
 
 def statistics(queued: int, *, state: str = "open") -> SinkStatistics:
@@ -26,6 +25,8 @@ def statistics(queued: int, *, state: str = "open") -> SinkStatistics:
         capacity=16,
         max_bytes=None,
         seconds_blocked=0.0,
+        waiting_readers=0,
+        waiting_writers=0,
         state=state,
     )
 

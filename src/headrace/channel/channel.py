@@ -52,6 +52,8 @@ class SinkStatistics:
         capacity: The maximum number of queued batches.
         max_bytes: The maximum number of queued bytes, or None for no limit.
         seconds_blocked: Seconds that writers have waited for room, summed over all writers.
+        waiting_readers: Readers, threads and coroutines, that now wait for a batch or the end.
+        waiting_writers: Writers, threads and coroutines, that now wait for room.
         state: ``open``, ``closed``, ``failed`` or ``cancelled``.
 
     Example:
@@ -71,6 +73,8 @@ class SinkStatistics:
     capacity: int
     max_bytes: int | None
     seconds_blocked: float
+    waiting_readers: int
+    waiting_writers: int
     state: str
 
 
@@ -98,6 +102,7 @@ class Channel:
         self._async_writers: list[AsyncWaiter] = []
         self._waiting_readers = 0
         self._waiting_writers = 0
+        self._waiting_for_end = 0
         self._seconds_blocked = 0.0
         self._blocked_since: list[float] = []
         self._state = ChannelState.OPEN
@@ -219,7 +224,11 @@ class Channel:
         """
         with self._lock:
             while self._state is ChannelState.OPEN:
-                self._wait(self._over, _LOOK_AGAIN)
+                self._waiting_for_end += 1
+                try:
+                    self._wait(self._over, _LOOK_AGAIN)
+                finally:
+                    self._waiting_for_end -= 1
             self.require_reader()
             if self._failure is not None:
                 raise self._failure
@@ -274,6 +283,8 @@ class Channel:
                 capacity=queue.capacity,
                 max_bytes=queue.max_bytes,
                 seconds_blocked=self._seconds_blocked + waiting,
+                waiting_readers=self._waiting_readers + self._waiting_for_end + len(self._async_readers),
+                waiting_writers=self._waiting_writers + len(self._async_writers),
                 state=self._state.value,
             )
 

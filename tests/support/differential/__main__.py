@@ -1,4 +1,4 @@
-"""``python -m differential SEED`` or ``FIRST-END``."""
+"""``python -m support.differential SEED`` or ``FIRST-END``."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 import sys
 import time
 
-from differential.many import Tally, run_many, smallest
-from differential.seeds import QUERIES, Slant
-from differential.ways import WAYS
+from support.differential.many import Tally, run_many, smallest
+from support.differential.seeds import QUERIES, Slant
+from support.differential.ways import WAYS
 
 # After so many seeds that disagree, one line each has to do.
 SHRUNK = 10

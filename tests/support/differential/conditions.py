@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from differential import expressions
-from differential.literals import literal_like
-from differential.scope import ORDERED, Column, Grammar, of_family
-from differential.sql import Sql, listed, sql
+from support.differential import expressions
+from support.differential.literals import literal_like
+from support.differential.scope import ORDERED, Column, Grammar, of_family
+from support.differential.sql import Sql, listed, sql
 
 Columns = tuple[Column, ...]
 COMPARISONS = [" = ", " <> ", " < ", " <= ", " > ", " >= ", " is distinct from ", " is not distinct from "]

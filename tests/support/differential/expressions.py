@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from differential.literals import literal
-from differential.scope import Column, Grammar, of_family
-from differential.sql import Sql, listed, sql
+from support.differential.literals import literal
+from support.differential.scope import Column, Grammar, of_family
+from support.differential.sql import Sql, listed, sql
 
 Columns = tuple[Column, ...]
 # Makes a part of the same family, or of another one.

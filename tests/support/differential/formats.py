@@ -11,8 +11,8 @@ import lance
 import pyarrow as pa
 import pyarrow.parquet
 
-from differential.plain import copied
-from differential.tables import Table
+from support.differential.plain import copied
+from support.differential.tables import Table
 
 
 class UnfitError(Exception):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from differential.conditions import condition
-from differential.scope import Column, Grammar
-from differential.selects import Query, from_table
-from differential.sql import listed, optional, sql
+from support.differential.conditions import condition
+from support.differential.scope import Column, Grammar
+from support.differential.selects import Query, from_table
+from support.differential.sql import listed, optional, sql
 
 _ANY = ["{0} is null", "coalesce({0}, {0})", "nullif({0}, {0})", "case when {0} is null then 1 else 2.5 end"]
 # None of them fails on a value that tables have, and none depends on the order of rows.

@@ -7,11 +7,11 @@ partitions the engine gives both the order of the first.
 
 from __future__ import annotations
 
-from differential.conditions import condition
-from differential.expressions import expression
-from differential.scope import ORDERED, Column, Grammar, of_family
-from differential.selects import Query, from_table, ordered
-from differential.sql import Sql, listed, optional, sql
+from support.differential.conditions import condition
+from support.differential.expressions import expression
+from support.differential.scope import ORDERED, Column, Grammar, of_family
+from support.differential.selects import Query, from_table, ordered
+from support.differential.sql import Sql, listed, optional, sql
 
 Columns = tuple[Column, ...]
 # The two zeros are one value to some operators and two to others, so floats are neither keys nor extremes.

@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from differential.tables import Table
-from differential.verdict import Disagreement
+from support.differential.tables import Table
+from support.differential.verdict import Disagreement
 
 # What plain DataFusion says where it refuses a valid query, and the session, whose plan is another one, may answer.
 _REFUSALS: dict[str, re.Pattern[str]] = {

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from differential.conditions import condition
-from differential.scope import ORDERED, Column, Grammar, columns_of
-from differential.selects import Query, from_table, ordered, select, subquery
-from differential.sql import Sql, optional, sql
-from differential.tables import quoted
+from support.differential.conditions import condition
+from support.differential.scope import ORDERED, Column, Grammar, columns_of
+from support.differential.selects import Query, from_table, ordered, select, subquery
+from support.differential.sql import Sql, optional, sql
+from support.differential.tables import quoted
 
 Columns = tuple[Column, ...]
 _KINDS = [

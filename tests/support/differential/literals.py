@@ -6,7 +6,7 @@ from random import Random
 
 import pyarrow as pa
 
-from differential.scope import Column
+from support.differential.scope import Column
 
 TYPED = {
     "int": ["Int8", "Int16", "Int32", "Int64", "UInt8", "UInt16", "UInt32", "UInt64"],

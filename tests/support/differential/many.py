@@ -8,11 +8,20 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.connection import wait
 
-from differential.processes import DEADLINE, CrashError, Worker
-from differential.report import described
-from differential.seeds import Case, Failure, Outcome, Slant, check_case, queries_of, run_seed, tables_and_settings
-from differential.shrink import shrink
-from differential.verdict import Disagreement
+from support.differential.processes import DEADLINE, CrashError, Worker
+from support.differential.report import described
+from support.differential.seeds import (
+    Case,
+    Failure,
+    Outcome,
+    Slant,
+    check_case,
+    queries_of,
+    run_seed,
+    tables_and_settings,
+)
+from support.differential.shrink import shrink
+from support.differential.verdict import Disagreement
 
 
 @dataclass(slots=True)

@@ -10,12 +10,12 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from differential.report import described
-from differential.seeds import Slant, run_seed
-from differential.shrink import shrink
 from headrace.arrow import fill
 from headrace.engine import execution, hints, names, planner, pump, scan
 from headrace.session import context, sources
+from support.differential.report import described
+from support.differential.seeds import Slant, run_seed
+from support.differential.shrink import shrink
 
 _planned, _field_paths, _without_nulls, _slices = (
     planner._planned,

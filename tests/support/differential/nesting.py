@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from differential.conditions import condition
-from differential.grouping import KEYS, aggregate
-from differential.joins import join
-from differential.scope import ORDERED, Column, Grammar, of_family
-from differential.selects import Query, from_table, ordered, select, simple, subquery
-from differential.sql import Sql, optional, sql
+from support.differential.conditions import condition
+from support.differential.grouping import KEYS, aggregate
+from support.differential.joins import join
+from support.differential.scope import ORDERED, Column, Grammar, of_family
+from support.differential.selects import Query, from_table, ordered, select, simple, subquery
+from support.differential.sql import Sql, optional, sql
 
 Columns = tuple[Column, ...]
 

@@ -11,7 +11,7 @@ import datafusion
 import pyarrow as pa
 
 import headrace
-from differential.tables import Table, quoted
+from support.differential.tables import Table, quoted
 
 _SCAN = re.compile(r"^ *TableScan: (.+?)(?= projection=| *$|,)", re.MULTILINE)
 

@@ -7,11 +7,11 @@ from random import Random
 
 import pyarrow as pa
 
-from differential import functions, grouping, joins, nesting, selects, sets
-from differential.conditions import condition
-from differential.scope import Grammar
-from differential.selects import Query
-from differential.tables import Table
+from support.differential import functions, grouping, joins, nesting, selects, sets
+from support.differential.conditions import condition
+from support.differential.scope import Grammar
+from support.differential.selects import Query
+from support.differential.tables import Table
 
 _THEMES: dict[str, Callable[[Grammar], Query]] = {
     "select": selects.simple,

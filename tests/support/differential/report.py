@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from differential.seeds import Failure
+from support.differential.seeds import Failure
 
 
 def described(seed: int, failure: Failure) -> str:

@@ -8,9 +8,9 @@ from random import Random
 
 import pyarrow as pa
 
-from differential.kinds import family
-from differential.sql import Sql
-from differential.tables import Table, quoted
+from support.differential.kinds import family
+from support.differential.sql import Sql
+from support.differential.tables import Table, quoted
 
 # Families with an order and an equality that the engine can sort, group and join by.
 ORDERED = {"int", "float", "decimal", "bool", "text", "binary", "date", "time", "timestamp"}

@@ -10,15 +10,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from differential.formats import UnfitError, register_native, written
-from differential.inherited import ends_the_process, format_reason, is_documented_refusal, refusal_reason
-from differential.plain import Answer, Plain
-from differential.queries import THEMES, random_query
-from differential.selects import Query
-from differential.tables import Table, quoted, random_tables
-from differential.verdict import Disagreement, compare
-from differential.ways import FORMATS, WAYS, Settings, ask, push, register
 from headrace import ConsumedError
+from support.differential.formats import UnfitError, register_native, written
+from support.differential.inherited import ends_the_process, format_reason, is_documented_refusal, refusal_reason
+from support.differential.plain import Answer, Plain
+from support.differential.queries import THEMES, random_query
+from support.differential.selects import Query
+from support.differential.tables import Table, quoted, random_tables
+from support.differential.verdict import Disagreement, compare
+from support.differential.ways import FORMATS, WAYS, Settings, ask, push, register
 
 QUERIES = 10
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from differential.conditions import condition
-from differential.expressions import any_expression
-from differential.scope import ORDERED, Column, Grammar, columns_of
-from differential.sql import Sql, listed, optional, sql
-from differential.tables import Table, quoted
+from support.differential.conditions import condition
+from support.differential.expressions import any_expression
+from support.differential.scope import ORDERED, Column, Grammar, columns_of
+from support.differential.sql import Sql, listed, optional, sql
+from support.differential.tables import Table, quoted
 
 Columns = tuple[Column, ...]
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from differential.conditions import condition
-from differential.expressions import expression
-from differential.literals import literal
-from differential.scope import ORDERED, Column, Grammar, of_family
-from differential.selects import Query, from_table, ordered
-from differential.sql import Sql, listed, optional, sql
+from support.differential.conditions import condition
+from support.differential.expressions import expression
+from support.differential.literals import literal
+from support.differential.scope import ORDERED, Column, Grammar, of_family
+from support.differential.selects import Query, from_table, ordered
+from support.differential.sql import Sql, listed, optional, sql
 
 Columns = tuple[Column, ...]
 # What one side of a union has where the other side has the first. Decimals do not meet floats: NaN and infinity are no

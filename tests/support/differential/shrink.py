@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from differential.seeds import Case, Failure, check_case
-from differential.selects import Query
-from differential.sql import smaller
-from differential.tables import Table
-from differential.verdict import Disagreement
-from differential.ways import Settings
+from support.differential.seeds import Case, Failure, check_case
+from support.differential.selects import Query
+from support.differential.sql import smaller
+from support.differential.tables import Table
+from support.differential.verdict import Disagreement
+from support.differential.ways import Settings
 
 SECONDS = 60.0
 

@@ -7,8 +7,8 @@ from random import Random
 
 import pyarrow as pa
 
-from differential.kinds import may_be_null, random_struct, random_type
-from differential.values import random_array
+from support.differential.kinds import may_be_null, random_struct, random_type
+from support.differential.values import random_array
 
 NAMES = ["t", "u", "T1", "my table", "a.b", "select", "ü"]
 COLUMNS = ["k", "x", "a", "b", "v", "w", "B", "the c", "d.e", "g"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from differential.kinds import family, may_be_null
+from support.differential.kinds import family, may_be_null
 
 # Few and small, so that joins match and groups have members. Fractions of two add up exactly in any order.
 INTS = [0, 0, 1, 1, 2, 2, 3, 5, 7, 100]

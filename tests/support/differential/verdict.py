@@ -13,8 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from differential.plain import Answer
 from headrace import HeadraceError
+from support.differential.plain import Answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.parquet
 
-from differential.plain import Answer
-from differential.tables import Table, quoted
 from headrace import ConsumerGoneError, ScanRequest, SessionContext, SimpleTableProvider, TableProvider
+from support.differential.plain import Answer
+from support.differential.tables import Table, quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,6 @@ Drivers of the same queries run the real protocol over a table in memory, each a
 or let down by storage before any call it makes of the table, while others write, compact and clean up. After each
 version a reader looks at the table, and at the end it must hold exactly what was sent.
 
-``python -m simulation 1234`` (with tests/support on the path) tells in plain words what happens under a seed, and
-``python -m simulation 0-10000`` runs many.
+``python -m support.simulation 1234`` (with tests on the path) tells in plain words what happens under a seed, and
+``python -m support.simulation 0-10000`` runs many.
 """

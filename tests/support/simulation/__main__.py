@@ -1,4 +1,4 @@
-"""``python -m simulation SEED`` or ``FIRST-END``."""
+"""``python -m support.simulation SEED`` or ``FIRST-END``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 import sys
 import time
 
-from simulation.many import be_quiet, wrong_ones
-from simulation.world import World
+from support.simulation.many import be_quiet, wrong_ones
+from support.simulation.world import World
 
 
 def main() -> int:

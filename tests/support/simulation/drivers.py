@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from memory_store import MemorySnapshot, MergedRows
-
 from headrace.errors import HeadraceError
 from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.commit.message import TaskMessage
@@ -15,13 +13,14 @@ from headrace.tables.commit.payload import AppendPayload, OverwritePayload, Payl
 from headrace.tables.commit.protocol import EpochCommitter, RunState
 from headrace.tables.settings import Rules
 from headrace.tables.store import Merge
-from simulation.oracle import WatchedStore
-from simulation.plan import EPOCHS, Query
-from simulation.processes import Process
-from simulation.simulated_store import SimulatedStore
+from support.memory_store import MemorySnapshot, MergedRows
+from support.simulation.oracle import WatchedStore
+from support.simulation.plan import EPOCHS, Query
+from support.simulation.processes import Process
+from support.simulation.simulated_store import SimulatedStore
 
 if TYPE_CHECKING:
-    from simulation.world import World
+    from support.simulation.world import World
 
 
 @dataclass

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from simulation.oracle import WrongError
-from simulation.world import simulate
+from support.simulation.oracle import WrongError
+from support.simulation.world import simulate
 
 
 def be_quiet() -> None:

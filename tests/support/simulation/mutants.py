@@ -14,7 +14,7 @@ from headrace.tables.commit.lookup import StampReader
 from headrace.tables.commit.payload import AppendPayload, UpsertPayload
 from headrace.tables.commit.protocol import EpochCommitter
 from headrace.tables.commit.rowless import RowlessEpochs
-from simulation.plan import EVENTS, FAULTS, OTHERS, Query
+from support.simulation.plan import EVENTS, FAULTS, OTHERS, Query
 
 _decide = ledger.decide
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
-
-from memory_store import Did, MemoryStore, MemoryTable, Version
 
 from headrace.tables.commit import bookmark, ledger
 from headrace.tables.store import Published
-from simulation.plan import EPOCHS, FOREIGN, Plan, Query
+from support.memory_store import Did, MemoryStore, MemoryTable, Version
+from support.simulation.plan import EPOCHS, FOREIGN, Plan, Query
 
 
 class WrongError(AssertionError):
@@ -19,6 +19,23 @@ class WrongError(AssertionError):
 
 class DoubledError(WrongError):
     """An epoch landed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The rows of one query in the table at the end, compared with what it sent.
+
+    Attributes:
+        mode: The query's mode.
+        rows: How many rows had to be there.
+        lost: How many of them are not.
+        doubled: How many are there that had not to be, or too often.
+    """
+
+    mode: str
+    rows: int
+    lost: int
+    doubled: int
 
 
 class Oracle:
@@ -30,6 +47,7 @@ class Oracle:
         checkpoints: Of each query, the checkpoints that were the table's, and last the one that is.
         doubled: An epoch that landed again. Who did it is yet to be heard.
         accepting: The runs that may continue in a table which was replaced.
+        compared: What was compared at the end, by query; nothing if the table was replaced.
     """
 
     def __init__(self, plan: Plan) -> None:
@@ -45,6 +63,7 @@ class Oracle:
         self._replaced_rows: dict[str, tuple[int, ...]] = {}
         self._is_accepted = {query.id: False for query in queries}
         self.accepting: set[str] = set()
+        self.compared: list[Compared] = []
         self.foreign: set[int] = set()
         self.doubled: DoubledError | None = None
         self.newest: dict[str, int] = {query.id: ledger.NONE_LANDED for query in queries}
@@ -138,8 +157,7 @@ class Oracle:
         rows = table.rows()
         self.foreign = {row for row in rows if row >= FOREIGN}
         for query in self._queries.values():
-            span = range(query.base, query.base + 100_000)
-            before, after = tuple(sorted(self._content[query.id])), tuple(row for row in rows if row in span)
+            before, after = tuple(sorted(self._content[query.id])), tuple(row for row in rows if row in query.ids)
             if self._replaced_at[query.id] is None:
                 self._replaced_rows[query.id] = before
             if is_new or after == self._replaced_rows[query.id]:  # a restore may bring it all back
@@ -171,19 +189,32 @@ class Oracle:
         return not needed or self.newest[query.id] >= needed[-1]
 
     def require_all(self, table: MemoryTable, *, was_replaced: bool) -> None:
-        """At the end: exactly what was sent, each epoch stamped once."""
+        """At the end: exactly what was sent, each epoch stamped once.
+
+        What a query has in a table that was replaced depends on when that was: then its rows are not compared.
+        """
+        if not was_replaced:
+            self._compare(table)
         self._look(table)
         for query in self._queries.values():
-            content, sent = self._content[query.id], query.state_after(EPOCHS)
-            if query.mode == "append" and len(self.checkpoints[query.id]) > 1:
-                content = content[len(content) - len(sent) :]  # before that are the rows of the checkpoints before
-            if not was_replaced and sorted(content) != sorted(sent):
-                raise WrongError(f"{query.id} ends with {content}, and sent {sent}")
             stamps = [ledger.stamp_of(version.entry.properties, query.id) for version in table.versions.values()]
             times = Counter((stamp.checkpoint, stamp.epoch) for stamp in stamps if stamp and not stamp.is_fence)
             doubled = [epoch for epoch, count in times.items() if count > 1]
             if doubled and query.mode != "complete":
                 raise WrongError(f"epochs {doubled} of {query.id} are stamped more than once")
+
+    def _compare(self, table: MemoryTable) -> None:
+        rows = table.rows()
+        for query in self._queries.values():
+            sent = query.state_after(EPOCHS)
+            found = Counter(row for row in rows if row in query.ids)
+            if query.mode == "append" and len(self.checkpoints[query.id]) > 1:
+                content = self._content[query.id]
+                found -= Counter(content[: len(content) - len(sent)])  # the rows of the checkpoints before
+            lost, doubled = Counter(sent) - found, found - Counter(sent)
+            self.compared.append(Compared(query.mode, len(sent), lost.total(), doubled.total()))
+            if lost or doubled:
+                raise WrongError(f"{query.id} ends with {sorted(found.elements())}, and sent {sent}")
 
 
 def _knows(table: MemoryTable, query_id: str, *, below: int) -> bool:

@@ -6,12 +6,11 @@ import itertools
 import random
 from collections.abc import Callable
 
-from memory_world import MemoryWorld
-
 from headrace.tables.commit import bookmark, ledger
-from simulation.oracle import Oracle
-from simulation.plan import FOREIGN, Plan
-from simulation.story import Story
+from support.memory_world import MemoryWorld
+from support.simulation.oracle import Oracle
+from support.simulation.plan import FOREIGN, Plan
+from support.simulation.story import Story
 
 
 class Others:

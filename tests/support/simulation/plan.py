@@ -31,6 +31,11 @@ class Query:
     base: int
     empty: frozenset[int]
 
+    @property
+    def ids(self) -> range:
+        """Every id that a row of it can have."""
+        return range(self.base, self.base + 100_000)
+
     def rows(self, epoch: int) -> list[int]:
         """What an epoch brings. In upsert mode a row is a key and the epoch that wrote it last."""
         if epoch in self.empty:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from greenlet import getcurrent, greenlet
-from stepping import DiedError
+
+from support.stepping import DiedError
 
 
 class Process:

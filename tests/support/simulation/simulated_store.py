@@ -7,16 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from memory_store import MemorySnapshot
-from stepping import SteppedSnapshot, Steps
-
 from headrace.errors import CommitConflictError, CommitUnknownError, StorageError
 from headrace.tables.commit import ledger
 from headrace.tables.store import Entry, Fence, Operation, Published
-from simulation.oracle import WatchedStore
-from simulation.plan import Plan
-from simulation.processes import Process
-from simulation.story import Story
+from support.memory_store import MemorySnapshot
+from support.simulation.oracle import WatchedStore
+from support.simulation.plan import Plan
+from support.simulation.processes import Process
+from support.simulation.story import Story
+from support.stepping import SteppedSnapshot, Steps
 
 
 @dataclass

@@ -7,20 +7,19 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from memory_store import MemoryStore
-from memory_world import MemoryWorld
-
 from headrace.errors import CheckpointResetError, HeadraceError, HistoryGapError, LandingError, TableReplacedError
 from headrace.tables.commit.ledger import FENCE, QUERY_ID
 from headrace.tables.commit.rowless import noted_empty
 from headrace.tables.manage.history import stamped_event
 from headrace.tables.manage.verify import account
-from simulation.drivers import Checkpoint, Driver
-from simulation.oracle import DoubledError, Oracle, WatchedTable, WrongError
-from simulation.others import Others
-from simulation.plan import EPOCHS, Query, plan_for
-from simulation.simulated_store import Weather
-from simulation.story import Story
+from support.memory_store import MemoryStore
+from support.memory_world import MemoryWorld
+from support.simulation.drivers import Checkpoint, Driver
+from support.simulation.oracle import Compared, DoubledError, Oracle, WatchedTable, WrongError
+from support.simulation.others import Others
+from support.simulation.plan import EPOCHS, Query, plan_for
+from support.simulation.simulated_store import Weather
+from support.simulation.story import Story
 
 TURNS = 130
 _MOST_DRIVERS = 3
@@ -43,10 +42,10 @@ class World:
         self.story = Story(is_told=is_told)
         self.oracle = Oracle(self.plan)
         self.table = WatchedTable(self.oracle)
-        memory = MemoryWorld(self.table)
+        self.memory = MemoryWorld(self.table)
         self.table.is_watched = True
         self.weather = Weather(self.plan, self.chance, self.story)
-        self.others = Others(memory, self.plan, self.chance, self.oracle, self.story)
+        self.others = Others(self.memory, self.plan, self.chance, self.oracle, self.story)
         self.drivers: list[Driver] = []
         self.checkpoints: dict[str, list[Checkpoint]] = {
             query.id: [Checkpoint(f"checkpoint of {query.id}")] for query in self.plan.queries
@@ -270,14 +269,20 @@ class World:
         self.was_told_twice = True
 
 
-def simulate(seed: int, **slant: Any) -> World:
+def simulate(seed: int, compared: list[Compared] | None = None, **slant: Any) -> World:
     """Runs a seed; one that fails is run again, to tell what happened.
+
+    Args:
+        seed: What decides everything.
+        compared: Gets what was compared at the end, also if it was wrong.
+        slant: Attributes of the plan that are not as the seed would have them.
 
     Raises:
         WrongError: With the story.
     """
+    world = World(seed, **slant)
     try:
-        return World(seed, **slant).run()
+        return world.run()
     except Exception as error:
         again = World(seed, is_told=True, **slant)
         try:
@@ -285,3 +290,6 @@ def simulate(seed: int, **slant: Any) -> World:
         except Exception:  # noqa: BLE001 - the same again
             raise WrongError(f"seed {seed}: {error}\n{again.plan}\n{again.story}") from error
         raise WrongError(f"seed {seed} does not do the same twice: {error}") from error
+    finally:
+        if compared is not None:
+            compared += world.oracle.compared
