@@ -186,7 +186,7 @@ def test_more_tables_than_workers_is_an_error_at_the_start_that_says_what_to_rai
     refused = run_python(MANY_TABLES, TOKIO_WORKER_THREADS="4")
     assert refused.stderr == ""
     first, *others = refused.stdout.splitlines()
-    assert first.startswith("refused The query scans more tables at once than there are worker threads")
+    assert first.startswith("refused The query scans more tables at once than there are free worker threads")
     assert "Hint: set the environment variable TOKIO_WORKER_THREADS (now 4) to more than the number of tables" in first
     assert others == ["three of them 3", "another 1"]
     raised = run_python(MANY_TABLES, TOKIO_WORKER_THREADS="7")
