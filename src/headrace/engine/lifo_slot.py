@@ -10,6 +10,7 @@ Waking any other task on the blocked worker moves the first one to the worker's 
 from __future__ import annotations
 
 import functools
+import threading
 import time
 from typing import Any
 
@@ -30,17 +31,21 @@ def free_lifo_slot() -> None:
     if is_own_thread():
         return
     waiting: list[Any] = []
-    # The engine starts no query on its own workers.
-    start_thread(lambda: waiting.append(_waiting_tasks()), "headrace-lifo-slot").join()
+    is_done = threading.Event()
+
+    def execute() -> None:
+        try:
+            context, plan = _plan()
+            waiting.append(context.execute(plan, 0))
+            time.sleep(_START_SECONDS)
+        finally:
+            is_done.set()
+
+    # The engine starts no query on its own workers. An event, since join() would register the worker with threading.
+    start_thread(execute, "headrace-lifo-slot")
+    is_done.wait()
     # Dropping the stream wakes its tasks, on the thread that drops it.
     waiting.clear()
-
-
-def _waiting_tasks() -> Any:
-    context, plan = _plan()
-    stream = context.execute(plan, 0)
-    time.sleep(_START_SECONDS)
-    return stream
 
 
 @functools.cache
