@@ -26,7 +26,7 @@ from support.deadlines import PROGRAM_SECONDS
 
 
 @pytest.mark.parametrize("end", [TableSink.close, lambda sink: sink.fail(ValueError("stop"))], ids=["close", "fail"])
-def test_close_and_fail_wake_a_blocked_write_a_hundred_times_out_of_a_hundred(
+def test_close_and_fail_wake_a_blocked_write_in_a_hundred_of_a_hundred_rounds(
     ctx: SessionContext, end: Callable[[TableSink], None]
 ) -> None:
     """P5: from another thread, in under 5 s; every other time the write is only about to block."""
