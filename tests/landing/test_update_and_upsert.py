@@ -186,4 +186,4 @@ def test_an_error_of_a_task_keeps_its_class_for_the_reader(spark: SparkSession, 
         sink(spark.createDataFrame([(None, "x", 1)], SPARK_SCHEMA), 0)
     if not isinstance(caught.value, HeadraceError):
         assert "SchemaMismatchError: Key column 'id' holds nulls" in str(caught.value)
-        assert "Hint: drop those rows, or fill them." in str(caught.value)
+        assert "Hint: drop those rows, or fill in the key." in str(caught.value)

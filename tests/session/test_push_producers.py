@@ -18,7 +18,7 @@ import pytest
 from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
-from headrace import SessionContext, TableSink
+from headrace import SessionContext, SimpleTableProvider, TableSink
 from support.background import SECONDS, Background
 from support.deadlines import PROGRAM_SECONDS
 
@@ -129,14 +129,19 @@ def feed_round_robin(sinks: list[TableSink]) -> None:
         (f"select count(*) from ({UNION}) group by x % 4", [TABLES] * 4),
         (f"select x from ({UNION}) where x % 2 = 0", list(range(0, TABLES * ROUNDS, 2))),
         (f"select x from ({UNION}) order by x", list(range(TABLES * ROUNDS))),
+        (f"select u.x from small join ({UNION}) u on small.y = u.x", list(range(8))),
+        (f"select count(*) from small join ({UNION}) u on small.y = u.x", [8]),
+        (f"select x from ({UNION}) where x > (select max(y) from small)", list(range(8, TABLES * ROUNDS))),
     ],
-    ids=["union", "sum", "group by", "filter", "order by"],
+    ids=["union", "sum", "group by", "filter", "order by", "join", "count of a join", "scalar subquery"],
 )
 def test_sixty_four_tables_of_capacity_one_are_fed_round_robin(
     query: str, expected: list[int], target_partitions: int
 ) -> None:
     """P13, F17: many more open tables than cores, and no deadlock."""
+    small = pa.table({"y": range(8)})
     with SessionContext(target_partitions=target_partitions) as ctx:
+        ctx.register_table("small", SimpleTableProvider(small.schema, lambda: small))
         sinks = [ctx.register_streaming_table(f"t{number}", SCHEMA, capacity=1) for number in range(TABLES)]
         producer = Background(feed_round_robin, sinks)
         rows = Background(collect, ctx, query).result(20.0)
@@ -186,7 +191,7 @@ def test_more_tables_than_workers_is_an_error_at_the_start_that_names_the_settin
     refused = run_python(MANY_TABLES, TOKIO_WORKER_THREADS="4")
     assert refused.stderr == ""
     first, *others = refused.stdout.splitlines()
-    assert first.startswith("refused The query scans more tables at once than there are worker threads")
+    assert first.startswith("refused The query scans more tables at once than there are free worker threads")
     assert "Hint: set the environment variable TOKIO_WORKER_THREADS (now 4) to more than the number of tables" in first
     assert others == ["three of them 3", "another 1"]
     raised = run_python(MANY_TABLES, TOKIO_WORKER_THREADS="7")

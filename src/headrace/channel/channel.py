@@ -198,14 +198,26 @@ class Channel:
             HeadraceError: The error that the channel was cancelled with.
         """
         with self._lock:
-            self._wait_for_batch()
+            while self._must_wait():
+                self._wait_for_batch(_LOOK_AGAIN)
             return self._take_queued(max_rows, max_bytes)
+
+    def wait(self, seconds: float) -> bool:
+        """Wait for a batch or the end of the stream; return False if there is neither after ``seconds``."""
+        deadline = time.monotonic() + seconds
+        with self._lock:
+            while self._must_wait():
+                left = deadline - time.monotonic()
+                if left <= 0:
+                    return False
+                self._wait_for_batch(min(left, _LOOK_AGAIN))
+            return True
 
     async def take_async(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
         """Do what ``take`` does, without blocking the event loop."""
         while True:
             with self._lock:
-                if self._queue or self._state is not ChannelState.OPEN:
+                if not self._must_wait():
                     return self._take_queued(max_rows, max_bytes)
                 waiter = AsyncWaiter(self._async_readers)
             try:
@@ -301,13 +313,15 @@ class Channel:
             self._lock.acquire()
             raise
 
-    def _wait_for_batch(self) -> None:
-        while not self._queue and self._state is ChannelState.OPEN:
-            self._waiting_readers += 1
-            try:
-                self._wait(self._readable, _LOOK_AGAIN)
-            finally:
-                self._waiting_readers -= 1
+    def _must_wait(self) -> bool:
+        return not self._queue and self._state is ChannelState.OPEN
+
+    def _wait_for_batch(self, seconds: float) -> None:
+        self._waiting_readers += 1
+        try:
+            self._wait(self._readable, seconds)
+        finally:
+            self._waiting_readers -= 1
 
     def _wait_for_room(self, size: int, timeout: float | None) -> None:
         started = self._block()

@@ -14,6 +14,7 @@ from headrace.arrow.fill import filler
 from headrace.arrow.layout import has_fragile_columns, importable
 from headrace.channel.channel import Channel
 from headrace.engine.execution import Execution
+from headrace.engine.lifo_slot import free_lifo_slot
 from headrace.engine.tables import ScanRequest, ScanTable
 from headrace.errors import EngineError
 
@@ -27,6 +28,8 @@ TAKE_ROWS = 4 * GATHER_ROWS
 TAKE_BYTES = 4 * GATHER_BYTES
 # Large batches are sliced: the engine buffers a number of batches, whatever their size.
 SLICE_BYTES = 1024 * 1024
+# Seconds without a batch after which a worker frees its LIFO slot.
+_FREE_SLOT_AFTER = (0.01, 0.1, 1.0)
 
 
 class ScanBatches:
@@ -180,7 +183,7 @@ class _PartitionScan:
             self._channel = self._execution.open(self._table, self._request)
         while not self._ready:
             if not self._taken:
-                self._taken.extend(self._channel.take(TAKE_ROWS, TAKE_BYTES))
+                self._taken.extend(_take(self._channel))
                 if not self._taken:
                     return
                 self._row_bytes = _row_bytes(self._taken)
@@ -212,6 +215,14 @@ class _PartitionScan:
                 self._fillers[field.name] = filler(field, rows)
             columns.append(self._fillers[field.name].slice(0, rows))
         return pa.RecordBatch.from_arrays(columns, schema=self._table.schema)
+
+
+def _take(channel: Channel) -> list[pa.RecordBatch]:
+    for seconds in _FREE_SLOT_AFTER:
+        if channel.wait(seconds):
+            break
+        free_lifo_slot()
+    return channel.take(TAKE_ROWS, TAKE_BYTES)
 
 
 def _row_bytes(batches: Iterable[pa.RecordBatch]) -> float:

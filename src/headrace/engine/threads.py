@@ -8,12 +8,18 @@ import time
 import weakref
 from collections.abc import Callable
 
+_own = threading.local()
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
 def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
     """Start a daemon thread that the exit hook joins."""
-    thread = threading.Thread(target=target, name=name, daemon=True)
+
+    def run() -> None:
+        _own.is_own = True
+        target()
+
+    thread = threading.Thread(target=run, name=name, daemon=True)
     _threads.add(thread)
     try:
         thread.start()
@@ -21,6 +27,11 @@ def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
         _threads.discard(thread)
         raise
     return thread
+
+
+def is_own_thread() -> bool:
+    """Whether the calling thread was started by ``start_thread``."""
+    return getattr(_own, "is_own", False)
 
 
 def raise_in_thread(thread: int, error: type[BaseException]) -> None:
