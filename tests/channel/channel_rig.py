@@ -1,4 +1,4 @@
-"""What the tests of the channel share: batches of known size, calls that block, and the four ways a channel ends."""
+"""Shared by the channel's tests: batches of known size, calls that block, and the four ways to end a channel."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCHEMA = pa.schema([("x", pa.int64())])
 
 
 def batch(*values: int) -> pa.RecordBatch:
-    """Eight bytes a row."""
+    """Return a batch of one row per value, eight bytes each."""
     return pa.record_batch([pa.array(values, pa.int64())], schema=SCHEMA)
 
 
@@ -24,7 +24,7 @@ def values(batches: list[pa.RecordBatch]) -> list[list[int]]:
 
 
 def take_one(channel: Channel) -> pa.RecordBatch | None:
-    """One batch, or None at the end: no limit is so small that nothing is taken."""
+    """Take one batch, or return None at the end: take returns at least one batch, however small its limits are."""
     return next(iter(channel.take(0, 0)), None)
 
 
@@ -41,7 +41,7 @@ TORN_DOWN = ClosedError("the table is gone")
 
 
 class End(NamedTuple):
-    """How a channel ends and what both sides must then see."""
+    """How a channel ends, and what its writers and its reader must then get."""
 
     end: Callable[[Channel], bool]
     state: ChannelState

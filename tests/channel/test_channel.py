@@ -1,4 +1,4 @@
-"""The channel by itself: its bounds, its four ends, and who is woken by what."""
+"""The channel by itself: its bounds, its four ends, and which calls wake which waiters."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from support.background import Background
 # -- what goes in comes out --------------------------------------------------------------------------
 
 
-def test_batches_come_out_in_the_order_they_went_in() -> None:
-    """P10: one by one and all at once alike."""
+def test_batches_are_taken_in_the_order_they_were_written() -> None:
+    """P10: taken one by one or all at once."""
     channel = Channel("the channel", 8)
     for number in range(6):
         channel.write(batch(number))
@@ -25,8 +25,8 @@ def test_batches_come_out_in_the_order_they_went_in() -> None:
     assert values(channel.take(100, 100)) == [[2], [3], [4], [5]]
 
 
-def test_a_batch_is_handed_on_itself_and_not_a_copy_of_it() -> None:
-    """P10: the documented rule is that batches are kept by reference."""
+def test_the_reader_takes_the_same_batch_object_that_was_written() -> None:
+    """P10: a channel keeps batches by reference, as documented."""
     channel = Channel("the channel", 2)
     first, second = batch(1), batch(2)
     channel.write(first)
@@ -37,7 +37,7 @@ def test_a_batch_is_handed_on_itself_and_not_a_copy_of_it() -> None:
 
 @pytest.mark.parametrize("limit", [0, 1000])
 def test_a_zero_row_batch_is_a_batch_and_not_the_end(limit: int) -> None:
-    """P2, P3: it takes its place in the queue, and only close ends the stream."""
+    """P2, P3: it has a place in the queue, and only close ends the stream."""
     channel = Channel("the channel", 1)
     channel.write(batch())
     assert not channel.try_write(batch(1))
@@ -49,7 +49,7 @@ def test_a_zero_row_batch_is_a_batch_and_not_the_end(limit: int) -> None:
 @pytest.mark.parametrize("value", [0, -1, True, False, 1.5, 1.0, "1", float("inf")])
 @pytest.mark.parametrize("bound", ["capacity", "max_bytes"])
 def test_a_bound_that_is_not_a_whole_number_of_at_least_one_is_refused(bound: str, value: object) -> None:
-    """P9: the message names the bound, what it may be, and what was given."""
+    """P9: the message names the bound, the allowed values and the given value."""
     with pytest.raises(InvalidArgumentError, match=rf"{bound} must be a whole number of at least 1, not {value!r}"):
         Channel("the channel", **{"capacity": 1, bound: value})
 
@@ -57,8 +57,8 @@ def test_a_bound_that_is_not_a_whole_number_of_at_least_one_is_refused(bound: st
 # -- bounds ------------------------------------------------------------------------------------------
 
 
-def test_a_full_channel_takes_nothing_until_one_is_read() -> None:
-    """P2: try_write says False, write waits, and nothing is queued over the bound."""
+def test_a_full_channel_accepts_no_batch_until_one_is_taken() -> None:
+    """P2: try_write returns False, write waits, and the queue never exceeds its bound."""
     channel = full_channel(2)
     assert not channel.try_write(batch(9))
     writer = Background(channel.write, batch(2)).until_write_blocks(channel)
@@ -71,7 +71,7 @@ def test_a_full_channel_takes_nothing_until_one_is_read() -> None:
 
 @pytest.mark.parametrize("timeout", [0, 0.0, 0.02])
 def test_a_write_that_times_out_queues_nothing_and_leaves_the_channel_usable(timeout: float) -> None:
-    """P2: the error is a TimeoutError too and says how full the channel is and what to do."""
+    """P2: the error is also a TimeoutError; it says how full the channel is and what to do."""
     channel = full_channel(2)
     with pytest.raises(WriteTimeoutError, match=r"the channel stayed full .*2 batches, 16 bytes.*Hint: ") as caught:
         channel.write(batch(2), timeout)
@@ -82,8 +82,8 @@ def test_a_write_that_times_out_queues_nothing_and_leaves_the_channel_usable(tim
     assert values(channel.take(10, 100)) == [[1], [3]]
 
 
-def test_the_bound_in_bytes_holds_to_the_byte() -> None:
-    """P14: a batch that fits exactly is taken, one of a row more is not."""
+def test_the_bound_in_bytes_is_exact() -> None:
+    """P14: a batch that fits exactly is accepted; a batch with one more row is not."""
     channel = Channel("the channel", 100, max_bytes=40)
     channel.write(batch(1, 2))
     assert not channel.try_write(batch(3, 4, 5, 6))
@@ -94,7 +94,7 @@ def test_the_bound_in_bytes_holds_to_the_byte() -> None:
 
 
 def test_a_batch_larger_than_the_bound_in_bytes_waits_until_it_is_alone() -> None:
-    """P14: it could never be queued otherwise; nothing joins it."""
+    """P14: it would never fit otherwise; no other batch is queued beside it."""
     channel = Channel("the channel", 100, max_bytes=16)
     large = batch(*range(50))
     assert channel.try_write(large)
@@ -109,7 +109,7 @@ def test_a_batch_larger_than_the_bound_in_bytes_waits_until_it_is_alone() -> Non
 
 
 def test_room_that_is_too_small_for_one_writer_goes_to_another() -> None:
-    """P14: the large batch waits first, the small one behind it fits first."""
+    """P14: the large batch started to wait first, but the small batch fits first."""
     channel = Channel("the channel", 100, max_bytes=32)
     channel.write(batch(1))
     channel.write(batch(2, 3, 4))
@@ -124,7 +124,7 @@ def test_room_that_is_too_small_for_one_writer_goes_to_another() -> None:
 
 
 def test_a_slice_of_something_large_counts_only_its_own_part() -> None:
-    """P14: else a sliced table would look larger than it is by the number of its slices."""
+    """P14: otherwise each slice would count as the whole table."""
     channel = Channel("the channel", 100, max_bytes=100_000)
     whole = batch(*range(100_000))
     assert channel.try_write(whole.slice(0, 5_000))
@@ -147,10 +147,10 @@ def test_a_slice_of_something_large_counts_only_its_own_part() -> None:
         (0, 0, [[0]]),
     ],
 )
-def test_drain_takes_whole_batches_within_its_limits_and_one_in_any_case(
+def test_take_returns_whole_batches_within_its_limits_and_always_at_least_one(
     max_rows: int, max_bytes: int, expected: list[list[int]]
 ) -> None:
-    """P14: what is gathered is bounded in rows and bytes, and stays in order."""
+    """P14: one take is bounded in rows and bytes, and returns batches in order."""
     channel = Channel("the channel", 8)
     for part in (batch(0), batch(1, 2), batch(3, 4, 5), batch(6)):
         channel.write(part)
@@ -158,16 +158,16 @@ def test_drain_takes_whole_batches_within_its_limits_and_one_in_any_case(
     assert channel.statistics().queued == 4 - len(expected)
 
 
-def test_drain_does_not_wait_for_more_than_the_first_batch() -> None:
-    """P14: a lone batch is handed on at once."""
+def test_take_does_not_wait_for_a_second_batch() -> None:
+    """P14: a single queued batch is returned at once."""
     channel = Channel("the channel", 8)
     reader = Background(channel.take, 100, 1000).until_read_blocks(channel)
     channel.write(batch(1))
     assert values(reader.result()) == [[1]]
 
 
-def test_drain_makes_room_for_as_many_writers_as_it_took_batches() -> None:
-    """P2: each of them is woken."""
+def test_take_wakes_one_writer_per_batch_that_it_removes() -> None:
+    """P2: every writer that now has room is woken."""
     channel = full_channel(3)
     writers = [
         Background(channel.write, batch(10 + number)).until_write_blocks(channel, number + 1) for number in range(3)
@@ -182,7 +182,7 @@ def test_drain_makes_room_for_as_many_writers_as_it_took_batches() -> None:
 
 
 def test_statistics_count_what_was_accepted_and_what_is_queued() -> None:
-    """P15: a frozen value of one moment."""
+    """P15: the statistics are a frozen snapshot."""
     channel = Channel("the channel", 4, max_bytes=1000)
     before = channel.statistics()
     for part in (batch(1, 2), batch(), batch(3)):
@@ -202,8 +202,8 @@ def waiting(channel: Channel) -> tuple[int, int]:
     return now.waiting_readers, now.waiting_writers
 
 
-def test_statistics_count_who_waits() -> None:
-    """P15: for a batch, for the end and for room, until it comes."""
+def test_statistics_count_waiting_readers_and_writers() -> None:
+    """P15: a waiter for a batch, for the end or for room counts until its wait ends."""
     channel = Channel("the channel", 1)
     assert waiting(channel) == (0, 0)
     reader = Background(take_one, channel).until_read_blocks(channel)
@@ -221,8 +221,8 @@ def test_statistics_count_who_waits() -> None:
     assert waiting(channel) == (0, 0)
 
 
-def test_seconds_blocked_add_up_over_the_writers_whether_they_got_room_or_not() -> None:
-    """P15: two that wait 0.05 s at the same time make 0.1 s."""
+def test_seconds_blocked_sum_the_waits_of_all_writers_with_or_without_success() -> None:
+    """P15: two writers that wait 0.05 s at the same time add 0.1 s."""
     channel = full_channel()
     writers = [Background(channel.write, batch(1), 0.05) for _ in range(2)]
     for writer in writers:
@@ -260,7 +260,7 @@ def assert_the_reader_is_at_the_end(take: Callable[[Channel], Any], channel: Cha
 
 @each_end
 def test_every_blocked_writer_is_woken_and_its_batch_is_not_queued(end: End) -> None:
-    """P3, P5, P7: all of them, each with the error that says whose doing it was, then and later."""
+    """P3, P5, P7: each write raises the error that names who ended the channel, and so does every later write."""
     channel = full_channel(2)
     writers = [
         Background(channel.write, batch(10), timeout).until_write_blocks(channel, number)
@@ -279,8 +279,10 @@ def test_every_blocked_writer_is_woken_and_its_batch_is_not_queued(end: End) -> 
 
 @each_end
 @each_take
-def test_a_blocked_reader_is_woken_and_is_at_the_end_for_good(end: End, take: Callable[[Channel], Any]) -> None:
-    """P3, P4: it sees the end, or the very exception, each time it asks."""
+def test_a_blocked_reader_wakes_at_the_end_and_every_later_take_gets_the_same_end(
+    end: End, take: Callable[[Channel], Any]
+) -> None:
+    """P3, P4: each take returns the end, or raises the same exception object."""
     channel = Channel("the channel", 2)
     reader = Background(take, channel).until_read_blocks(channel)
     assert end.end(channel)
@@ -292,8 +294,8 @@ def test_a_blocked_reader_is_woken_and_is_at_the_end_for_good(end: End, take: Ca
 
 @each_end
 @each_take
-def test_what_is_queued_outlives_every_end_but_the_readers_own(end: End, take: Callable[[Channel], Any]) -> None:
-    """P1, P4: queued batches come first, then the end or the error."""
+def test_queued_batches_can_be_taken_after_every_end_except_cancel(end: End, take: Callable[[Channel], Any]) -> None:
+    """P1, P4: take returns the queued batches first, then the end or the error."""
     channel = full_channel(3)
     assert end.end(channel)
     if end.keeps_queued:
@@ -306,8 +308,8 @@ def test_what_is_queued_outlives_every_end_but_the_readers_own(end: End, take: C
 
 
 @each_end
-def test_waiting_for_the_end_takes_nothing_and_is_woken_by_it(end: End) -> None:
-    """P3, P4: it sees the end, or the very exception, though batches are still queued before that."""
+def test_waiting_for_the_end_takes_no_batch_and_wakes_at_the_end(end: End) -> None:
+    """P3, P4: it returns at the end, or raises the same exception object, while batches are still queued."""
     channel = full_channel(2)
     waiting = Background(channel.wait_until_over).until_read_blocks(channel)
     assert end.end(channel)
@@ -318,8 +320,8 @@ def test_waiting_for_the_end_takes_nothing_and_is_woken_by_it(end: End) -> None:
 
 @pytest.mark.parametrize("second", ENDS)
 @pytest.mark.parametrize("first", ENDS)
-def test_the_first_end_stands(first: str, second: str) -> None:
-    """P3, F21: a second one changes nothing, except that a reader may still leave what others ended."""
+def test_only_the_first_end_takes_effect(first: str, second: str) -> None:
+    """P3, F21: a second end changes nothing, except that a reader may still cancel a channel that its writers ended."""
     channel = full_channel(2)
     assert ENDS[first].end(channel)
     reader_leaves = second == "cancel" and first != "cancel"
@@ -331,8 +333,8 @@ def test_the_first_end_stands(first: str, second: str) -> None:
     assert_the_reader_is_at_the_end(take_one, channel, ENDS["cancel" if reader_leaves else first])
 
 
-def test_a_reader_that_left_without_a_word_gets_a_closed_error() -> None:
-    """P7: the reason is in it."""
+def test_a_reader_that_cancelled_without_an_error_gets_a_closed_error() -> None:
+    """P7: the error has the reason that was passed to cancel."""
     channel = full_channel()
     channel.cancel("nobody reads")
     with pytest.raises(ClosedError, match="the channel was closed: nobody reads"):
@@ -340,7 +342,7 @@ def test_a_reader_that_left_without_a_word_gets_a_closed_error() -> None:
 
 
 def test_the_writers_hint_says_to_stop_producing() -> None:
-    """P7: the consumer is gone for good."""
+    """P7: a channel does not get a second consumer."""
     channel = Channel("the channel", 1)
     channel.cancel("nobody reads")
     with pytest.raises(ConsumerGoneError, match="Hint: stop producing"):
@@ -348,6 +350,6 @@ def test_the_writers_hint_says_to_stop_producing() -> None:
 
 
 def test_fail_returns_at_once_from_a_full_channel_that_nobody_reads() -> None:
-    """P4: it needs no room."""
+    """P4: fail needs no room in the queue."""
     channel = full_channel()
     assert Background(channel.fail, FAILURE).result() is True

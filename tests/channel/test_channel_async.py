@@ -1,4 +1,4 @@
-"""The channel from asyncio: waiting without blocking the loop, cancelled at any moment, mixed with threads."""
+"""The channel from asyncio: waits that do not block the loop, cancellation at any moment, and threads beside loops."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from support.background import SECONDS, Background
 
 
 def run(main: Callable[[], Awaitable[Any]]) -> Any:
-    """A coroutine to its end, within the deadline of every test here."""
+    """Run a coroutine to its end, within the deadline of every test here."""
 
     async def within_deadline() -> Any:
         return await asyncio.wait_for(main(), SECONDS)
@@ -26,7 +26,7 @@ def run(main: Callable[[], Awaitable[Any]]) -> Any:
 
 
 async def waiting(coroutine: Any) -> asyncio.Task[Any]:
-    """A task that has run until it waits for the channel."""
+    """Return a task that has run until it waits for the channel."""
     task = asyncio.ensure_future(coroutine)
     for _ in range(3):
         await asyncio.sleep(0)
@@ -46,8 +46,8 @@ def value(taken: pa.RecordBatch | None) -> int:
 # -- writing -----------------------------------------------------------------------------------------
 
 
-def test_write_async_waits_for_room_while_the_loop_goes_on() -> None:
-    """P15: the batch is queued when there is room and not before."""
+def test_write_async_waits_for_room_without_blocking_the_loop() -> None:
+    """P15: the batch is queued once there is room, and not before."""
 
     async def main() -> None:
         channel = full_channel()
@@ -63,7 +63,7 @@ def test_write_async_waits_for_room_while_the_loop_goes_on() -> None:
 
 
 def test_write_async_with_room_does_not_wait() -> None:
-    """P15: it is done in the first step, without going round the loop."""
+    """P15: the coroutine ends in its first step, without yielding to the loop."""
     channel = Channel("the channel", 1)
     with pytest.raises(StopIteration):
         channel.write_async(batch(1)).send(None)
@@ -72,7 +72,7 @@ def test_write_async_with_room_does_not_wait() -> None:
 
 @each_end
 def test_every_waiting_coroutine_is_woken_by_an_end_on_another_thread(end: End) -> None:
-    """P3, P5, P7, P15: with the error a thread would get; later calls get it at once."""
+    """P3, P5, P7, P15: each raises the error that a thread would get; later calls raise it at once."""
 
     async def main() -> None:
         channel = full_channel()
@@ -87,7 +87,7 @@ def test_every_waiting_coroutine_is_woken_by_an_end_on_another_thread(end: End) 
 
 
 def test_a_cancelled_write_queues_nothing() -> None:
-    """P15: neither then nor when there is room."""
+    """P15: neither at once nor when there is room."""
 
     async def main() -> None:
         channel = full_channel()
@@ -109,7 +109,7 @@ def test_a_cancelled_write_queues_nothing() -> None:
 
 @pytest.mark.parametrize("hasty", [0, 1])
 def test_a_write_cancelled_as_it_is_woken_leaves_the_room_to_the_next_coroutine(hasty: int) -> None:
-    """P15: the wake-up is on its way when the task is cancelled."""
+    """P15: the task is cancelled after its wake-up was scheduled."""
 
     async def main() -> None:
         channel = full_channel()
@@ -125,7 +125,7 @@ def test_a_write_cancelled_as_it_is_woken_leaves_the_room_to_the_next_coroutine(
 
 
 def test_a_write_cancelled_as_it_is_woken_leaves_the_room_to_a_thread() -> None:
-    """P15: whoever was told of it first."""
+    """P15: the blocked thread gets the room, although the coroutine was woken first."""
 
     async def main() -> None:
         channel = full_channel()
@@ -139,8 +139,8 @@ def test_a_write_cancelled_as_it_is_woken_leaves_the_room_to_a_thread() -> None:
     run(main)
 
 
-def test_statistics_count_coroutines_that_wait() -> None:
-    """P15: as they count threads, until they are woken or cancelled."""
+def test_statistics_count_waiting_coroutines() -> None:
+    """P15: they count like threads, until they are woken or cancelled."""
 
     async def main() -> None:
         channel = Channel("the channel", 1)
@@ -160,8 +160,8 @@ def test_statistics_count_coroutines_that_wait() -> None:
     run(main)
 
 
-def test_the_seconds_a_coroutine_waited_count_whether_it_got_room_or_was_cancelled() -> None:
-    """P15: as they do for a thread that gave up."""
+def test_seconds_blocked_include_the_waits_of_coroutines_with_or_without_success() -> None:
+    """P15: a cancelled wait counts like the wait of a thread that timed out."""
 
     async def main() -> None:
         channel = full_channel()
@@ -181,8 +181,8 @@ def test_the_seconds_a_coroutine_waited_count_whether_it_got_room_or_was_cancell
 # -- reading -----------------------------------------------------------------------------------------
 
 
-def test_drain_async_waits_for_a_batch_from_another_thread_while_the_loop_goes_on() -> None:
-    """P11, P15: the batch itself, then the end."""
+def test_take_async_waits_for_a_batch_from_another_thread_without_blocking_the_loop() -> None:
+    """P11, P15: it returns the same batch object, then the end."""
 
     async def main() -> None:
         channel = Channel("the channel", 1)
@@ -201,8 +201,8 @@ def test_drain_async_waits_for_a_batch_from_another_thread_while_the_loop_goes_o
 
 
 @each_end
-def test_a_waiting_read_is_woken_by_an_end_on_another_thread(end: End) -> None:
-    """P3, P4, P15: it sees what drain sees."""
+def test_an_end_on_another_thread_wakes_a_waiting_coroutine_that_reads(end: End) -> None:
+    """P3, P4, P15: take_async returns or raises what take does."""
 
     async def main() -> None:
         channel = Channel("the channel", 1)
@@ -219,8 +219,8 @@ def test_a_waiting_read_is_woken_by_an_end_on_another_thread(end: End) -> None:
     run(main)
 
 
-def test_a_read_cancelled_as_it_is_woken_takes_no_batch_with_it() -> None:
-    """P15: the next read gets it, in the loop or on a thread."""
+def test_a_read_cancelled_as_it_is_woken_loses_no_batch() -> None:
+    """P15: the next read gets the batch, in the loop or on a thread."""
 
     async def main() -> None:
         channel = Channel("the channel", 1)
@@ -236,8 +236,8 @@ def test_a_read_cancelled_as_it_is_woken_takes_no_batch_with_it() -> None:
     run(main)
 
 
-def test_a_writer_blocked_on_a_thread_is_woken_by_drain_async() -> None:
-    """P2, P15: room is room."""
+def test_take_async_wakes_a_writer_that_is_blocked_on_a_thread() -> None:
+    """P2, P15: threads and coroutines share the same room."""
 
     async def main() -> None:
         channel = full_channel()
@@ -252,8 +252,8 @@ def test_a_writer_blocked_on_a_thread_is_woken_by_drain_async() -> None:
 # -- several loops, and loops that go away ------------------------------------------------------------
 
 
-def test_two_event_loops_write_what_a_third_reads() -> None:
-    """P10, P15: a waiter is woken on the loop it waits in."""
+def test_two_event_loops_write_and_a_third_reads() -> None:
+    """P10, P15: a waiter is woken on the loop that it waits in."""
     channel = Channel("the channel", 1)
 
     def produce(first: int) -> None:
@@ -274,8 +274,8 @@ def test_two_event_loops_write_what_a_third_reads() -> None:
     assert [number for number in received if number >= 1000] == list(range(1000, 1100))
 
 
-def test_a_loop_closed_while_a_coroutine_waits_harms_nobody_else() -> None:
-    """P15: its waiter can no longer be told, and the others still are."""
+def test_a_loop_closed_while_a_coroutine_waits_to_write_blocks_no_other_writer() -> None:
+    """P15: a waiter of a closed loop cannot be woken; the other waiters still are."""
     channel = full_channel()
     loops = [asyncio.new_event_loop() for _ in range(2)]
     tasks = [loop.create_task(channel.write_async(batch(number))) for number, loop in enumerate(loops)]
@@ -294,8 +294,8 @@ def test_a_loop_closed_while_a_coroutine_waits_harms_nobody_else() -> None:
     assert channel.statistics().batches == 2
 
 
-def test_a_loop_closed_while_a_coroutine_reads_harms_no_writer() -> None:
-    """P15: a write finds nobody to tell, and the batch waits for the next reader."""
+def test_a_loop_closed_while_a_coroutine_waits_to_read_blocks_no_writer() -> None:
+    """P15: the write wakes no reader, and the batch stays queued for the next one."""
     channel = Channel("the channel", 2)
     loop = asyncio.new_event_loop()
     task = loop.create_task(take_one_async(channel))
@@ -308,7 +308,7 @@ def test_a_loop_closed_while_a_coroutine_reads_harms_no_writer() -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_coroutines_and_threads_race_with_cancellation_and_an_end(seed: int) -> None:
-    """P5, P10, P15, F21: nothing lost, nothing doubled, each producer's order kept, everybody wakes."""
+    """P5, P10, P15, F21: no batch is lost or duplicated, each producer's order is kept, and every waiter wakes."""
     rng = Random(seed)
     channel = Channel("the channel", rng.randint(1, 3), rng.choice([None, 16]))
     name = rng.choice(["close", "fail", "fail from outside"])

@@ -1,7 +1,7 @@
-"""The channel against a model of it: any sequence of calls, one at a time, none of which would block.
+"""The channel compared with a model: any sequence of non-blocking calls, one at a time.
 
-The model says in plain lists what the channel does with conditions and counters. Whatever Hypothesis
-calls, both must give the same value or raise the same error, and agree on every count in between.
+The model does with plain lists what the channel does with conditions and counters. For every call that
+Hypothesis makes, both must return the same value or raise the same error, and agree on every count.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ END = "end of stream"
 
 @dataclass
 class Model:
-    """What a channel is, without threads: a list, two bounds, and the first end that came."""
+    """A channel without threads: a list, two bounds, and its first end."""
 
     capacity: int
     max_bytes: int | None
@@ -47,7 +47,7 @@ class Model:
         return sum(batch.num_rows for batch in self.queue)
 
     def write(self, batch: pa.RecordBatch) -> object:
-        """True if it was queued, False if there is no room, or the class of the error."""
+        """Return True if the batch is queued, False if there is no room, or the class of the error."""
         if self.writer_sees is not None:
             return self.writer_sees
         size = (self.queued_rows + batch.num_rows) * BYTES_PER_ROW
@@ -59,7 +59,7 @@ class Model:
         return True
 
     def take(self, max_rows: int, max_bytes: int) -> object:
-        """A list of batches, END, or the error itself."""
+        """Return a list of batches, END, or the error itself."""
         if self.reader_left or not self.queue:
             return self.reader_sees
         taken = [self.queue.pop(0)]
@@ -85,7 +85,7 @@ class Model:
 
 
 class ChannelMachine(RuleBasedStateMachine):
-    """Calls the channel and its model alike, and compares."""
+    """Makes each call on the channel and on its model, and compares."""
 
     @initialize(capacity=st.integers(1, 4), max_bytes=st.none() | st.integers(1, 80))
     def make(self, capacity: int, max_bytes: int | None) -> None:
@@ -114,7 +114,7 @@ class ChannelMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.queue or self.model.state != "open")
     @rule(max_rows=st.integers(0, 30), max_bytes=st.integers(0, 240))
     def take_async(self, max_rows: int, max_bytes: int) -> None:
-        """Where nothing has to be waited for, a coroutine ends in its first step."""
+        """A coroutine that need not wait ends in its first step."""
         expected = self.model.take(max_rows, max_bytes)
         coroutine = self.channel.take_async(max_rows, max_bytes)
         try:
@@ -126,7 +126,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
     @rule(how=st.sampled_from(["close", "fail", "cancel", "fail from outside"]))
     def end(self, how: str) -> None:
-        """One rule for all four, or few runs would get far before the end."""
+        """One rule makes all four ends; with four rules, most runs would end early."""
         channel, model = self.channel, self.model
         if how == "close":
             assert channel.close() is model.end("closed", END, ClosedError)
@@ -162,7 +162,7 @@ def batch_of(rows: int) -> pa.RecordBatch:
 
 
 def outcome(call: Callable[[], object], *, itself: bool = False) -> object:
-    """What a call returns, or the error it raises: its class, or itself."""
+    """Return what a call returns, or the error that it raises: its class, or the error itself."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 - compared with the model's
@@ -170,7 +170,7 @@ def outcome(call: Callable[[], object], *, itself: bool = False) -> object:
 
 
 def assert_same(seen: object, expected: object) -> None:
-    """The very same batches, or the very same error."""
+    """Assert that both are the same batch objects, or the same error object."""
     if isinstance(expected, list):
         assert isinstance(seen, list)
         assert [id(batch) for batch in seen] == [id(batch) for batch in expected]
@@ -179,7 +179,7 @@ def assert_same(seen: object, expected: object) -> None:
 
 
 def test_the_channel_does_what_its_model_does() -> None:
-    """P2, P3, P4, P7, P14, P15, F21: order, bounds, counts, and that the first end stands."""
+    """P2, P3, P4, P7, P14, P15, F21: order, bounds and counts are equal, and only the first end takes effect."""
     run_state_machine_as_test(
         ChannelMachine, settings=settings(max_examples=100, stateful_step_count=40, deadline=None)
     )

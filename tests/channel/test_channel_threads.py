@@ -1,4 +1,4 @@
-"""The channel under real threads: races by seed, and wake-ups that must not get lost."""
+"""The channel under real threads: seeded races, and wake-ups that must not be lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ROUNDS_PER_CHUNK = 50
 
 @pytest.fixture(autouse=True)
 def _switch_threads_often() -> Iterator[None]:
-    """A thread that runs 5 ms at a time seldom meets another inside the channel."""
+    """With the default interval of 5 ms, two threads are seldom inside the channel at once."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -41,7 +41,7 @@ def _switch_threads_often() -> Iterator[None]:
 
 @dataclass
 class Round:
-    """One seeded race: several writers, one reader, and one thread that ends it somewhere in between."""
+    """One seeded race: several writers, one reader, and one thread that ends the channel at a random moment."""
 
     seed: int
     accepted: list[list[int]] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Round:
                     self.time_to_end.set()
 
     def write_one(self, rng: Random, value: int) -> None:
-        """In one of three ways; those that may find no room try again."""
+        """Write in one of three ways; repeat those that may find no room."""
         while True:
             match rng.randrange(4):
                 case 0:
@@ -139,8 +139,10 @@ class Round:
 
 
 @pytest.mark.parametrize("chunk", CHUNKS)
-def test_writers_a_reader_and_an_end_race_and_nothing_is_lost_doubled_or_stuck(chunk: int) -> None:
-    """P3, P5, P7, P10, F21: five hundred seeds; the one that fails is in the message."""
+def test_no_batch_is_lost_or_duplicated_and_no_thread_blocks_in_races_of_writers_a_reader_and_an_end(
+    chunk: int,
+) -> None:
+    """P3, P5, P7, P10, F21: five hundred seeds; the message names a failing seed."""
     for seed in range(chunk * ROUNDS_PER_CHUNK, (chunk + 1) * ROUNDS_PER_CHUNK):
         race = Round(seed)
         try:
@@ -152,8 +154,8 @@ def test_writers_a_reader_and_an_end_race_and_nothing_is_lost_doubled_or_stuck(c
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_of_several_ends_at_once_exactly_one_wins_and_both_sides_agree_which(seed: int) -> None:
-    """P3, F21: close, fail and fail from outside race; what they return says who was first."""
+def test_exactly_one_of_several_concurrent_ends_wins_and_both_sides_agree_which(seed: int) -> None:
+    """P3, F21: close, fail and fail from outside race; each return value says whether its call was first."""
     rng = Random(seed)
     names = ["close", "fail", "fail from outside"]
     for _ in range(40):
@@ -185,10 +187,10 @@ def test_of_several_ends_at_once_exactly_one_wins_and_both_sides_agree_which(see
 
 @pytest.mark.parametrize("wait_until_blocked", [True, False], ids=["blocked", "about to block"])
 @pytest.mark.parametrize("name", ["close", "fail"])
-def test_close_and_fail_wake_a_blocked_write_a_hundred_times_out_of_a_hundred(
+def test_close_and_fail_wake_a_blocked_write_in_a_hundred_of_a_hundred_rounds(
     name: str, wait_until_blocked: bool
 ) -> None:
-    """P5: in under 5 s each, whether the write is blocked already or just about to."""
+    """P5: each wakes within 5 s, whether the write is already blocked or about to block."""
     for _ in range(100):
         channel = full_channel()
         writer = Background(channel.write, batch(1))
@@ -200,12 +202,12 @@ def test_close_and_fail_wake_a_blocked_write_a_hundred_times_out_of_a_hundred(
 
 
 def test_a_writer_interrupted_as_it_wakes_passes_the_room_on() -> None:
-    """P2, P15: the wake-up meant for it must not die with it, or the next writer waits beside an empty place."""
+    """P2, P15: if its wake-up were lost, the next writer would wait beside an empty place."""
     for _ in range(20):
         channel = full_channel()
         interrupted = Background(channel.write, batch(1)).until_write_blocks(channel)
         patient = Background(channel.write, batch(2)).until_write_blocks(channel, 2)
-        # Stays pending while the thread is blocked, and is raised by the first thing it does when woken.
+        # The signal stays pending while the thread is blocked; the thread raises it as soon as it is woken.
         ctypes.pythonapi.PyThreadState_SetAsyncExc(
             ctypes.c_ulong(interrupted.ident), ctypes.py_object(KeyboardInterrupt)
         )
@@ -218,7 +220,7 @@ def test_a_writer_interrupted_as_it_wakes_passes_the_room_on() -> None:
 
 @pytest.mark.parametrize("max_bytes", [None, 8])
 def test_a_writer_that_gives_up_passes_the_room_on(max_bytes: int | None) -> None:
-    """P2: a timeout and a read at the same moment; who gives up leaves the room to who waits."""
+    """P2: a timeout and a read at the same moment: the writer that times out leaves the room to the one that waits."""
     rng = Random(21)
     for _ in range(150):
         channel = Channel("the channel", 1, max_bytes)
@@ -236,8 +238,8 @@ def test_a_writer_that_gives_up_passes_the_room_on(max_bytes: int | None) -> Non
         patient.result()
 
 
-def test_writers_with_and_without_timeouts_all_get_through_a_channel_of_one() -> None:
-    """P2, P10: whoever has no timeout depends on every single wake-up."""
+def test_writers_with_and_without_timeouts_all_succeed_on_a_channel_of_one_batch() -> None:
+    """P2, P10: a writer without a timeout needs every single wake-up."""
 
     def write(number: int) -> None:
         rng = Random(number)
@@ -262,8 +264,8 @@ def test_writers_with_and_without_timeouts_all_get_through_a_channel_of_one() ->
         assert mine == sorted(mine)
 
 
-def test_a_reader_is_woken_by_every_first_batch() -> None:
-    """P11: it waits for an empty channel again and again, and each write must reach it."""
+def test_every_first_batch_wakes_the_reader() -> None:
+    """P11: the reader waits on an empty channel again and again, and each write must wake it."""
     channel = Channel("the channel", 1)
     answers = Channel("the answers", 1)
 
@@ -298,7 +300,7 @@ OPERATIONS: dict[str, Callable[[Channel], object]] = {
 
 
 def collect_at(moment: int, operation: Callable[[Channel], object]) -> bool:
-    """Run an operation and collect garbage, a dropped sink of the same channel, at its nth call or return.
+    """Run an operation, and collect a dropped sink of the same channel as garbage at its nth call or return.
 
     Returns:
         Whether the operation lasted until that moment.
@@ -329,7 +331,7 @@ def collect_at(moment: int, operation: Callable[[Channel], object]) -> bool:
     return reached
 
 
-def test_a_dropped_sink_may_be_collected_at_any_moment_of_any_operation() -> None:
+def test_a_dropped_sink_can_be_collected_at_any_moment_of_any_operation() -> None:
     """P12: finalisers run wherever memory is allocated, also on a thread that is inside the channel."""
 
     def moments_of(operation: Callable[[Channel], object]) -> int:

@@ -18,7 +18,7 @@ def test_a_machine_that_is_well(tmp_path: Path) -> None:
 
 
 def test_a_machine_that_is_not(tmp_path: Path) -> None:
-    """C21: exit code 1; what is well is told of all the same."""
+    """C21: exit code 1; the checks that pass are listed as well."""
     (tmp_path / "file").write_text("")
     done = headrace("doctor", "--table", str(tmp_path / "file"), JAVA_HOME="/nowhere")
     assert (done.returncode, done.stderr) == (1, "")
@@ -29,5 +29,5 @@ def test_a_machine_that_is_not(tmp_path: Path) -> None:
 
 def test_another_python_for_tasks_is_worth_a_note() -> None:
     """C21: since headrace must be installed there too."""
-    said = succeeds("doctor", PYSPARK_PYTHON="/usr/bin/python-of-somebody-else")
-    assert "note  PYSPARK_PYTHON: /usr/bin/python-of-somebody-else, not this Python" in said
+    said = succeeds("doctor", PYSPARK_PYTHON="/usr/bin/another-python")
+    assert "note  PYSPARK_PYTHON: /usr/bin/another-python, not this Python" in said

@@ -32,7 +32,7 @@ def test_nothing_is_written_over(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_file_and_its_twin_in_python_are_one_query(tmp_path: Path) -> None:
-    """C11: each goes on where the other ended."""
+    """C11: each continues where the other ended."""
     succeeds("init", "first", folder=tmp_path)
     succeeds("run", "first/pipeline.toml", folder=tmp_path)
     environment = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}

@@ -66,7 +66,7 @@ def require_all(folder: Path, files: int = FILES) -> None:
 
 @contextmanager
 def running(folder: Path, *arguments: str, **more: str) -> Iterator[subprocess.Popen[str]]:
-    """The command in a session of its own, and none of it left at the end."""
+    """Run the command in a separate process session, and kill all of it at the end."""
     allow_long_test()  # a start of Spark on a busy machine with cold caches takes half a minute
     process = subprocess.Popen(
         command("run", "pipeline.toml", *arguments),
@@ -121,7 +121,7 @@ def test_a_driver_that_is_killed_loses_and_doubles_nothing(folder: Path) -> None
 
 
 def test_ctrl_c_stops_after_an_epoch(folder: Path) -> None:
-    """C16, C17: with exit code 130, since not all had landed; the next run goes on."""
+    """C16, C17: exit code 130, since rows are left; the next run continues."""
     with running(folder) as process:
         until(process, "epoch 0")
         process.send_signal(signal.SIGINT)
@@ -137,7 +137,7 @@ def test_ctrl_c_stops_after_an_epoch(folder: Path) -> None:
 
 @pytest.mark.slow
 def test_a_second_ctrl_c_stops_at_once(folder: Path) -> None:
-    """C16: whatever was going on, it is made up for by the next run."""
+    """C16: the next run lands what the stopped epoch did not."""
     with running(folder, "--follow") as process:
         until(process, "epoch 0")
         process.send_signal(signal.SIGINT)
@@ -150,8 +150,8 @@ def test_a_second_ctrl_c_stops_at_once(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_that_follows_ends_well_when_it_is_told_to(folder: Path) -> None:
-    """C16: by SIGTERM, as from a service manager; what arrives meanwhile lands."""
+def test_a_following_run_ends_cleanly_on_sigterm(folder: Path) -> None:
+    """C16: as a service manager sends it; rows that arrived before it land."""
     with running(folder, "--follow", "--json") as process:
         until(process, f'"epoch": {FILES - 1}')
         add_file(folder, FILES)
@@ -202,7 +202,7 @@ def fetched(url: str) -> bytes:
 
 
 def epochs_on_page(url: str, count: int) -> list[dict[str, Any]]:
-    """The page's epochs, once there are as many: it is told a moment after the terminal."""
+    """Return the page's epochs, once it has that many: it is updated a moment after the terminal."""
     deadline = time.monotonic() + 30
     while True:
         epochs: list[dict[str, Any]] = json.loads(fetched(f"{url}api/status"))["epochs"]
@@ -213,7 +213,7 @@ def epochs_on_page(url: str, count: int) -> list[dict[str, Any]]:
 
 @pytest.mark.slow
 def test_a_terminal_shows_a_live_table(folder: Path) -> None:
-    """C18: drawn anew in place, and what is left at the end are plain lines."""
+    """C18: it is redrawn in place, and plain lines are left at the end."""
     text, code = on_a_terminal("run", "pipeline.toml", folder=folder)
     assert code == 0
     assert "time by phase" in text
@@ -222,8 +222,8 @@ def test_a_terminal_shows_a_live_table(folder: Path) -> None:
     assert re.search(r"Landed 200 rows in 4 epochs; the table is at version \d+\.\s*$", plain)
 
 
-def test_a_machine_without_java_is_told_how_to_get_it(folder: Path) -> None:
-    """C19: in a sentence, with an exit code of its own, before anything is written."""
+def test_a_run_without_java_fails_and_says_how_to_install_it(folder: Path) -> None:
+    """C19: one sentence and a separate exit code, before anything is written."""
     done = headrace("run", "pipeline.toml", folder=folder, JAVA_HOME="/nowhere")
     assert done.returncode == 3
     assert "Spark needs Java" in done.stderr

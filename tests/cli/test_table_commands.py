@@ -129,7 +129,7 @@ def test_compact_puts_files_together(table: str) -> None:
 
 
 def test_cleanup_removes_old_versions_but_none_that_a_query_needs(table: str) -> None:
-    """C7, L23: says what it would do, refuses by name, and forgets only when told to."""
+    """C7, L23: it prints what it would do, names the query it refuses for, and forgets one only on request."""
     assert headrace("cleanup", table).returncode == 2
     assert headrace("cleanup", table, "--older-than", "soon").returncode == 2
     assert succeeds("cleanup", table, "--older-than", "1d") == "Nothing to remove.\n"

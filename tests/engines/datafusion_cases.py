@@ -1,4 +1,4 @@
-"""DataFusion without headrace, in a process of its own: run as a program with the name of a group of cases.
+"""DataFusion without headrace, in a separate process: run as a program with the name of a group of cases.
 
 A process has one engine, started by its first query with as many workers as the environment then says. So none of
 this runs where headrace is tested; and some of it panics or hangs.
@@ -24,7 +24,7 @@ import pyarrow.dataset
 import pyarrow.parquet as pq
 
 WORKERS = 6
-# What answers does so within some 30 ms, and what hangs does for good: the one may take long, the other is not awaited.
+# An answer takes some 30 ms, and a hang never ends: wait long for an answer, and only briefly for a hang.
 ANSWER_SECONDS = 20.0
 HANG_SECONDS = 2.0
 

@@ -1,7 +1,7 @@
 """What headrace rests on in DataFusion: what it asks of a dataset, how it words errors, where it panics or hangs.
 
-Nothing of headrace runs here; the cases stand in datafusion_cases.py and run in processes of their own. A test that
-fails after an upgrade names what moved, and where headrace has to follow.
+Nothing of headrace runs here; the cases are in datafusion_cases.py and run in separate processes. A test that fails
+after an upgrade names what changed, and where headrace has to follow.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def raised(name: str, *, of: str = "answers") -> tuple[str, str]:
 
 def test_the_second_scan_of_an_exhausted_iterator_is_silently_empty() -> None:
     """P6: why a push table is claimed, and a second scan refused; see claim in engine/tables and engine/execution."""
-    assert returned("exhausted") == [[1, 2], []], "the engine tells of a second scan now; see engine/scan"
+    assert returned("exhausted") == [[1, 2], []], "the engine reports a second scan now; see engine/scan"
 
 
 def test_a_filter_on_a_plain_column_is_handed_over_and_taken_for_applied() -> None:
@@ -101,8 +101,8 @@ def test_the_pool_is_as_large_as_the_environment_says_and_its_threads_have_the_n
     assert len(known) == WORKERS, f"{len(known)} of {WORKERS} are called {WORKER_NAMES}, among {sorted(names)}"
 
 
-def test_an_iterator_is_let_go_of_as_soon_as_a_limit_is_reached() -> None:
-    """T4, P7: providers are closed, and producers told, when the engine drops the batches; see engine/scan."""
+def test_an_iterator_is_released_as_soon_as_a_limit_is_reached() -> None:
+    """T4, P7: when the engine drops the batches, providers are closed and writes raise; see engine/scan."""
     assert returned("released_after_a_limit") == {"rows": 3, "endings": ["released"]}
 
 
@@ -194,14 +194,14 @@ def test_the_kind_of_an_error_is_the_beginning_of_its_text(case: str) -> None:
     assert text.startswith(PREFIXES[case]), f"reworded; follow in _KINDS or _WRAPPER of engine/errors: {text}"
 
 
-def test_memory_that_is_not_granted_is_named_in_a_layer_of_its_own() -> None:
+def test_exhausted_memory_is_named_in_a_separate_layer_of_the_error() -> None:
     """S10: _INNER in engine/errors splits a text where a line says only 'caused by'."""
     text = raised("memory")[1]
     layers = [layer.strip() for layer in text.split("\ncaused by\n")]
     assert any(layer.startswith("Resources exhausted") for layer in layers), f"see _KINDS in engine/errors: {text}"
 
 
-# -- tables of its own, and Lance's -------------------------------------------------------------------------
+# -- DataFusion's tables, and Lance's -----------------------------------------------------------------------
 
 
 def test_a_file_that_was_removed_is_an_empty_table() -> None:

@@ -1,7 +1,7 @@
-"""What a door for Arrow Flight would rest on: how a client's death looks to the server, and what errors carry.
+"""What an Arrow Flight server would depend on: how a client's death looks to the server, and what errors carry.
 
-headrace has no such door yet. Whoever builds one, or upgrades pyarrow under it, reads here why the end of a stream
-must be said in so many words, and why no error may leave a server as it is.
+headrace has no such server yet. These tests show why a client must mark the end of a stream explicitly, and why a
+server must not send its errors unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SCHEMA = pa.schema([("x", pa.int64())])
 SECONDS = 20.0
 SECRET = "a-secret-in-the-server-s-code"
 
-# Writes one batch, says so, and then does as it is told, if it lives.
+# Writes one batch, prints a line, and then does what its input says.
 CLIENT = """
 import sys
 import pyarrow as pa
@@ -89,7 +89,7 @@ def server() -> Iterator[Server]:
 
 @contextmanager
 def client_of(server: Server) -> Iterator[subprocess.Popen[str]]:
-    """A client in a process of its own that has sent three rows, which have arrived, and waits."""
+    """Start a client in a separate process, which has sent three rows that arrived, and waits."""
     process = subprocess.Popen(
         [sys.executable, "-c", CLIENT, server.location], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -115,7 +115,7 @@ def test_a_client_that_closes_its_stream_ends_it_cleanly(server: Server, order: 
 
 
 def test_a_client_that_is_killed_looks_as_if_it_had_closed_its_stream(server: Server) -> None:
-    """P12, F13: a stream that was cut off must not look whole, so its end has to be marked by whoever writes it."""
+    """P12, F13: a truncated stream must not look complete, so its writer has to mark the end."""
     with client_of(server) as client:
         client.kill()
     assert server.has_ended.wait(SECONDS), "a killed client does not end its stream at all"
@@ -125,7 +125,7 @@ def test_a_client_that_is_killed_looks_as_if_it_had_closed_its_stream(server: Se
 
 
 def test_a_server_s_errors_reach_clients_with_the_traceback_and_the_source_in_it(server: Server) -> None:
-    """C2, L34: an error would show a stranger paths and lines of code; a server must send words of its own."""
+    """C2, L34: an error would show paths and lines of code to a client; a server must send its own message."""
     with flight.connect(server.location) as client:
         with pytest.raises(pa.ArrowInvalid) as refused:
             list(client.do_action("any"))

@@ -148,8 +148,8 @@ def test_offset_and_limit_of_a_fragment_s_scan_count_rows_that_are_not_deleted(t
     assert fragment.metadata.deletion_file.num_deleted_rows == 1, "see live_rows in tables/read/changes"
 
 
-def test_an_overwrite_numbers_columns_anew(table: Table) -> None:
-    """L9, F11: columns_of_new in tables/lance_store foretells the numbers that replacing files must have."""
+def test_an_overwrite_renumbers_columns(table: Table) -> None:
+    """L9, F11: columns_of_new in tables/lance_store predicts the numbers that replacing files must have."""
     table.open().add_columns(pa.schema([("y", pa.int64())]))
     table.open().drop_columns(["x"])
     assert [field.id() for field in table.open().lance_schema.fields()] == [1]

@@ -35,14 +35,14 @@ def test_an_append_that_began_before_an_empty_project_fails_and_may_be_retried(s
 
 
 def test_an_empty_project_fails_if_an_append_came_first(storage: Table) -> None:
-    """L26, F4: whoever fences has seen every stamp before the fence; see the steps in tables/commit/protocol."""
+    """L26, F4: the run that fences has seen every stamp before the fence; see the steps in tables/commit/protocol."""
     storage.append(1)
     moved = "a Project lands on top of an Append that it has not seen: a fence can hide a rival's epoch, see commit.py"
     assert conflict_of(lambda: storage.fence(at=1), moved).retryable
 
 
 def test_a_merge_worked_out_before_an_empty_project_fails(table: Table) -> None:
-    """L11, L26: the fence holds for upserts too; see Merge in tables/lance_store."""
+    """L11, L26: the fence also stops upserts; see Merge in tables/lance_store."""
     merge = table.merge(0, 1)
     table.fence()
     stamped = Transaction(merge.read_version, merge.operation, merge.uuid, {"key": "value"})
@@ -128,7 +128,7 @@ def test_an_overwrite_with_retries_silently_discards_what_came_between(table: Ta
     assert table.values == []
 
 
-@pytest.mark.parametrize("way", ["a tag kept it", "cleanup was told so"])
+@pytest.mark.parametrize("way", ["a tag kept it", "cleanup kept it"])
 def test_an_overwrite_after_cleanup_is_acknowledged_below_the_newest_version_and_lost(table: Table, way: str) -> None:
     """L9, L27: require_present in tables/commit/validate looks for it. A version stays below a hole in two ways."""
     if way == "a tag kept it":
@@ -143,8 +143,8 @@ def test_an_overwrite_after_cleanup_is_acknowledged_below_the_newest_version_and
 
 
 @pytest.mark.parametrize("rival", ["overwrite", "restore"])
-def test_an_append_meets_an_overwrite_or_restore_for_good(table: Table, rival: str) -> None:
-    """L25, F6: the conflict is not retryable, by which `publish` in tables/lance_store tells it from a fence."""
+def test_an_append_conflicts_with_an_overwrite_or_restore_permanently(table: Table, rival: str) -> None:
+    """L25, F6: the conflict is not retryable, so `publish` in tables/lance_store can distinguish it from a fence."""
     table.append(1)
     if rival == "overwrite":
         table.replace(at=2, retries=STRICT)

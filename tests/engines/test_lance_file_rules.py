@@ -17,8 +17,8 @@ from lance.fragment import write_fragments
 from lance_tables import DAYS, Table
 
 
-def test_a_tag_on_an_old_version_makes_cleanup_raise_unless_it_is_told_not_to(table: Table) -> None:
-    """L22, C7: compaction.py and retention.py tell it; headrace makes no tags, since others' cleanups would fail."""
+def test_a_tag_on_an_old_version_makes_cleanup_raise_unless_an_option_prevents_it(table: Table) -> None:
+    """L22, C7: compaction.py and retention.py set it; headrace makes no tags, since others' cleanups would fail."""
     for value in range(3):
         table.append(value)
     table.open().tags.create("old", 2)
@@ -31,7 +31,7 @@ def test_a_tag_on_an_old_version_makes_cleanup_raise_unless_it_is_told_not_to(ta
 
 
 def test_cleanup_leaves_notes_beside_the_table_alone_however_old_they_are(table: Table, tmp_path: Path) -> None:
-    """L23, F7: bookmarks outlive the versions they tell of; tables/commit/bookmark."""
+    """L23, F7: bookmarks outlive the versions they describe; see tables/commit/bookmark."""
     note = write_note(table, tmp_path, "text")
     os.utime(note, (time.time() - 8 * DAYS,) * 2)
     table.append(1)

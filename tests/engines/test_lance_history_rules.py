@@ -1,6 +1,6 @@
-"""What headrace rests on in Lance: what its history keeps, and how what is gone is told.
+"""What headrace depends on in Lance: what its history keeps, and how it reports missing versions.
 
-Nothing of headrace runs here. A test that fails after an upgrade names what moved, and where headrace has to follow.
+Nothing of headrace runs here. A test that fails after an upgrade names what changed, and where headrace has to follow.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ def test_a_delta_over_a_hole_raises(holed: Table) -> None:
         holed.open().delta(begin_version=1, end_version=5).list_transactions()
 
 
-def test_get_transactions_stops_at_a_hole_without_a_word(holed: Table) -> None:
-    """L21: why tables/commit/lookup never asks for transactions in one go."""
+def test_get_transactions_silently_stops_at_a_hole(holed: Table) -> None:
+    """L21: why tables/commit/lookup never reads all transactions in one call."""
     found = [transaction.transaction_properties for transaction in holed.open().get_transactions(10)]
-    assert found == [{"key": "4"}, {"key": "3"}], "get_transactions tells of holes now, or steps over them"
+    assert found == [{"key": "4"}, {"key": "3"}], "get_transactions reports holes now, or skips them"
 
 
 def test_manifests_are_named_by_their_versions_counted_down_and_listed_where_they_are_kept(holed: Table) -> None:

@@ -1,4 +1,4 @@
-"""What headrace rests on in Spark: what tasks are told, when writers are made, what logs and progress look like.
+"""What headrace depends on in Spark: the properties of tasks, when writers are made, logs and progress.
 
 Nothing of headrace runs here: the source and the sink are the smallest that Spark takes. A test that fails after an
 upgrade names what moved, and where headrace has to follow.
@@ -68,8 +68,8 @@ def make_source() -> type[DataSource]:
 
             context = TaskContext.get()
             count = sum(batch.num_rows for batch in iterator)
-            told = {name: context.getLocalProperty(name) for name in names}
-            return Report(json.dumps({"partition": context.partitionId(), "rows": count, "told": told}))
+            local = {name: context.getLocalProperty(name) for name in names}
+            return Report(json.dumps({"partition": context.partitionId(), "rows": count, "properties": local}))
 
         def commit(self, messages: list[Any], batchId: int) -> None:  # noqa: N803 - Spark's name
             self.remembered.append(batchId)
@@ -139,7 +139,7 @@ def make_source() -> type[DataSource]:
 
 
 class Recorder:
-    """What ``foreachBatch`` calls: it notes what the driver's thread and the tasks are told of an epoch."""
+    """For ``foreachBatch``: notes the properties of the driver's thread and of the tasks in each epoch."""
 
     def __init__(self) -> None:
         self.epochs: list[int] = []
@@ -149,21 +149,21 @@ class Recorder:
     def __call__(self, df: DataFrame, epoch: int) -> None:
         names = PROPERTIES
 
-        def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def report(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             from pyspark import TaskContext
 
             for _ in batches:
                 pass
-            told = json.dumps({name: TaskContext.get().getLocalProperty(name) for name in names})
-            yield pa.record_batch([pa.array([told])], names=["told"])
+            local = json.dumps({name: TaskContext.get().getLocalProperty(name) for name in names})
+            yield pa.record_batch([pa.array([local])], names=["properties"])
 
         context = df.sparkSession.sparkContext
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
-            told = df.mapInArrow(tell, "told string").collect()
+            rows = df.mapInArrow(report, "properties string").collect()
         self.epochs.append(epoch)
         self.on_driver.append({name: context.getLocalProperty(name) for name in names})
-        self.in_tasks += [json.loads(row.told) for row in told]
+        self.in_tasks += [json.loads(row.properties) for row in rows]
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ class Landed:
 
     Attributes:
         calls: The calls to both, in order.
-        progress: What Spark told of each epoch.
+        progress: Spark's progress report of each epoch.
         checkpoint: Its checkpoint.
         ids: Its query id and run id, as Spark's handle has them.
     """
@@ -263,18 +263,17 @@ def test_update_mode_is_refused_for_data_sources_of_python(known: SparkSession, 
         drain(writer, tmp_path / "checkpoint")
 
 
-def told(ids: tuple[str, str], epoch: int) -> dict[str, str]:
+def expected_properties(ids: tuple[str, str], epoch: int) -> dict[str, str]:
     query_id, run_id = ids
     return dict(zip(PROPERTIES, (run_id, query_id, str(epoch)), strict=True))
 
 
-def test_tasks_of_a_data_source_are_told_run_query_and_epoch(landed: Landed) -> None:
-    """L26, L29, F4: by these a commit knows which run it is for; spark/task reads them, spark/writer compares."""
+def test_tasks_of_a_data_source_have_properties_for_run_query_and_epoch(landed: Landed) -> None:
+    """L26, L29, F4: they say which run a commit is for; spark/task reads them, spark/writer compares."""
     for commit in landed.called("commit"):
         for report in commit["reports"]:
-            assert report["told"] == told(landed.ids, commit["epoch"]), (
-                f"Spark tells tasks something else under {PROPERTIES}: without them headrace fences nobody. "
-                "See spark/task."
+            assert report["properties"] == expected_properties(landed.ids, commit["epoch"]), (
+                f"Spark sets other values of {PROPERTIES}: without them headrace fences no run. See spark/task."
             )
 
 
@@ -294,7 +293,7 @@ def test_a_writer_is_made_before_the_tasks_of_an_epoch_and_again_before_its_comm
 def test_one_process_serves_all_commits_of_a_query(landed: Landed) -> None:
     """L16: what tables/sink remembers of a run makes a commit read one version; it is lost if processes change."""
     processes = {commit["process"] for commit in landed.called("commit")}
-    assert len(processes) == 1, "commits come from several processes: right, but each one now looks the stamp up anew"
+    assert len(processes) == 1, "commits come from several processes: correct, but each looks the stamp up again"
     assert os.getpid() not in processes, "commits run in the driver's own process; see spark/writer"
 
 
@@ -338,7 +337,7 @@ def test_the_checkpoint_has_the_query_s_id_and_one_file_per_epoch_in_both_logs(l
         assert all(name.startswith(".") for name in others), f"{log}/ has {others} too; {where}"
 
 
-def test_progress_has_the_fields_that_a_run_is_told_by(landed: Landed) -> None:
+def test_progress_has_the_fields_that_a_run_reports(landed: Landed) -> None:
     """C15, R4: rows, time by phase and how far behind the query is; pipeline/progress reads them by name."""
     where = "see pipeline/progress"
     ran = [json.loads(progress.json) for progress in landed.progress]
@@ -349,7 +348,7 @@ def test_progress_has_the_fields_that_a_run_is_told_by(landed: Landed) -> None:
         assert {"triggerExecution", "latestOffset", "getBatch", "queryPlanning", "walCommit"} <= phases, (
             f"Spark's phases are {sorted(phases)}; {where}, _PHASES"
         )
-        assert "addBatch" in phases, f"an epoch that ran is not told from an idle trigger; {where}, _RUNS"
+        assert "addBatch" in phases, f"an epoch that ran is not distinguished from an idle trigger; {where}, _RUNS"
         assert phases & {"commitOffsets", "commitBatch"}, f"noting an epoch as done is called otherwise; {where}"
         (source,) = progress["sources"]
         assert source["numInputRows"] == ROWS, f"numInputRows; {where}"
@@ -361,7 +360,7 @@ def test_progress_has_the_fields_that_a_run_is_told_by(landed: Landed) -> None:
 def test_an_idle_trigger_is_reported_under_the_next_epoch_s_number_and_adds_no_batch(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """C15: by that it is told from the epoch; at once when a run starts with nothing to do, then by an interval."""
+    """C15: which distinguishes it from an epoch; at once when a run starts with nothing to do, then by an interval."""
     source = StreamInput(tmp_path / "input")
     source.add(1, 2)
     writer = source.stream(spark).writeStream.format("noop")
@@ -384,9 +383,9 @@ def offset_of(text: Any) -> Any:
     return json.loads(text) if isinstance(text, str) else text
 
 
-def test_tasks_under_foreach_batch_and_the_driver_s_thread_are_told_the_same(batches: Batches) -> None:
+def test_tasks_under_foreach_batch_and_the_driver_s_thread_have_the_same_properties(batches: Batches) -> None:
     """L26, F4: LanceSink takes the run from the driver's thread (spark/foreach_batch), its tasks from theirs."""
-    expected = [told(batches.runs[0], epoch) for epoch in range(EPOCHS)]
+    expected = [expected_properties(batches.runs[0], epoch) for epoch in range(EPOCHS)]
     assert batches.first.on_driver == expected, "the thread of foreachBatch; see _run in spark/foreach_batch"
     assert batches.first.in_tasks == expected, "tasks of mapInArrow; see current_task in spark/task"
 
@@ -399,4 +398,4 @@ def test_a_restart_keeps_the_query_id_and_the_epoch_s_number_and_changes_the_run
     assert batches.second.epochs == [EPOCHS - 1], (
         "an epoch without a note in commits/ is not run again under its number"
     )
-    assert batches.second.on_driver == [told(batches.runs[1], EPOCHS - 1)]
+    assert batches.second.on_driver == [expected_properties(batches.runs[1], EPOCHS - 1)]

@@ -1,4 +1,4 @@
-"""What most tests of the session begin with."""
+"""Fixtures that most of the session's tests use."""
 
 from __future__ import annotations
 

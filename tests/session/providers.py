@@ -1,4 +1,4 @@
-"""Readers and providers that count what is done to them, for the tests of pull tables."""
+"""Readers and providers that count the calls they get, for the tests of pull tables."""
 
 import itertools
 import threading
@@ -18,7 +18,7 @@ def rows(start, count=3, schema=SCHEMA):
 
 
 class Reader:
-    """A reader over a list in which an exception is raised where it stands; counts how often it is closed."""
+    """A reader over a list, which raises the exceptions in it at their place; counts how often it is closed."""
 
     def __init__(self, items, schema=SCHEMA):
         self.schema = schema
@@ -41,7 +41,7 @@ class Reader:
         self.closed.set()
 
     def closes_in_the_end(self):
-        """How often it was closed, once the thread that closed it has ended and can do nothing more."""
+        """Return how often it was closed, after the thread that closed it has ended."""
         assert self.closed.wait(DEADLINE), "never closed"
         self.closing_thread.join(DEADLINE)
         assert not self.closing_thread.is_alive()
@@ -49,7 +49,7 @@ class Reader:
 
 
 class Provider(TableProvider):
-    """Counts its calls; ``items`` makes the content of each reader anew."""
+    """Counts its calls; ``items`` makes the content of each new reader."""
 
     def __init__(self, items=lambda: [rows(0), rows(3)]):
         self.schema_threads = []
@@ -68,7 +68,7 @@ class Provider(TableProvider):
 
 
 class Honouring(TableProvider):
-    """Uses all of a request, with nothing but pyarrow's own dataset scanner."""
+    """Uses every part of a request, with pyarrow's own dataset scanner."""
 
     def __init__(self, table):
         self.requests = []
@@ -103,7 +103,7 @@ def raising(error):
 
 
 def in_time(call):
-    """Run ``call`` on a thread of its own and hand on what it raises: what hangs fails."""
+    """Run ``call`` on a separate thread and raise what it raises; a call that hangs fails."""
     outcome = []
 
     def run():

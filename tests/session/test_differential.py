@@ -1,4 +1,4 @@
-"""Random queries against plain DataFusion (see tests/support/differential), and proof that a wrong answer is found."""
+"""Random queries compared with plain DataFusion (see tests/support/differential); mutants must fail the comparison."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from support.differential.seeds import Outcome, Slant, run_seed
 TESTS = Path(__file__).parents[1]
 QUICK = [range(start, start + 10) for start in range(0, 40, 10)]
 THOROUGH = [range(start, start + 100) for start in range(40, 1040, 100)]
-# It takes many seeds until this is missed; test_right_answers has a query for it. LATERAL inside LATERAL is not among
-# them: most random ones are refused, by either side. test_planning has those.
+# Few seeds notice when this part is missing; test_right_answers has a query for it. LATERAL inside LATERAL is not
+# listed: either side refuses most of the random ones. test_planning has queries for it.
 RARE = {"constant filters that stay in the plan"}
 
 
@@ -42,7 +42,7 @@ def outcome_of(worker: Worker, seed: int, slant: Slant = Slant()) -> Outcome:  #
 
 @pytest.mark.parametrize("seeds", QUICK + [pytest.param(seeds, marks=pytest.mark.slow) for seeds in THOROUGH], ids=str)
 def test_a_session_answers_random_queries_as_datafusion_does(worker: Worker, seeds: range) -> None:
-    """S1, S2, T8, T9, T11, T13, P1, P6: the same rows and schema, or a refusal, in every way that rows come."""
+    """S1, S2, T8, T9, T11, T13, P1, P6: the same rows and schema, or a refusal, however the rows are fed."""
     answered = 0
     for seed in seeds:
         outcome = outcome_of(worker, seed)
@@ -51,8 +51,8 @@ def test_a_session_answers_random_queries_as_datafusion_does(worker: Worker, see
     assert answered > 20 * len(seeds), "most queries should have an answer"
 
 
-def test_a_seed_asks_the_same_in_every_process() -> None:
-    """Whatever Python's hashes are: else a seed would be no report."""
+def test_a_seed_makes_the_same_query_in_every_process() -> None:
+    """The seed decides, not Python's hashes: a failing seed must be repeatable."""
     program = (
         "from support.differential.seeds import Slant, queries_of, tables_and_settings\n"
         "for seed in range(20):\n"
@@ -74,19 +74,19 @@ def test_a_seed_asks_the_same_in_every_process() -> None:
 @pytest.mark.parametrize(
     "part", [pytest.param(part, marks=pytest.mark.slow if part in RARE else ()) for part in MUTANTS]
 )
-def test_without_a_part_that_makes_answers_right_one_is_wrong(worker: Worker, part: str) -> None:
-    """T9, T11, T13, P6: so each of them is needed, and the comparison can tell."""
+def test_the_comparison_finds_a_wrong_answer_when_a_fix_is_removed(worker: Worker, part: str) -> None:
+    """T9, T11, T13, P6: so every fix is needed, and the comparison notices its absence."""
     assert worker.call(first_wrong, part, range(100)) is not None
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", SLANTS)
-def test_where_a_part_is_needed_most_it_does_its_work(worker: Worker, part: str) -> None:
-    """T9, T11, T13, P6: the same mixtures with nothing taken out."""
+def test_the_comparison_finds_no_wrong_answer_when_no_fix_is_removed(worker: Worker, part: str) -> None:
+    """T9, T11, T13, P6: the same mixtures of queries, with every fix in place."""
     assert worker.call(wrong_ones, part, range(40)) == []
 
 
-def test_a_disagreement_is_shrunk_and_told_in_plain_words(worker: Worker) -> None:
+def test_a_disagreement_is_shrunk_and_reported_as_a_query_and_a_table(worker: Worker) -> None:
     said = worker.call(shrunk, "names to the letter", range(100))
     first, *lines = said.splitlines()
     assert re.fullmatch(r"seed \d+: refused, tables registered by '(pull|hinted)', settings target_partitions=1", first)
@@ -95,7 +95,7 @@ def test_a_disagreement_is_shrunk_and_told_in_plain_words(worker: Worker) -> Non
     assert lines[-1].startswith("  plain DataFusion answers, the session refuses: PlanError: ")
 
 
-def test_a_process_that_dies_or_hangs_is_told_and_replaced() -> None:
+def test_a_process_that_dies_or_hangs_is_reported_and_replaced() -> None:
     with Worker() as worker:
         with pytest.raises(CrashError, match="exit code 7"):
             worker.call(os._exit, 7)

@@ -1,6 +1,6 @@
-"""Each kind of error the engine has, provoked for real: which class it becomes, what it says, what it keeps.
+"""Every kind of engine error, provoked in the real engine: its class, its message and its cause.
 
-The engine's errors carry their kind only in their text, so an upgrade that rewords one shows here.
+The engine's errors carry their kind only in their text, so these tests fail if an upgrade rewords one.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ import pytest
 
 import headrace
 
-# The engine's own wrapping, which tells a user nothing.
+# The engine's wrapper texts, which do not help a user.
 NOISE = ("DataFusion error", "External error", "External:", "Arrow error", "Result::unwrap", "Optimizer rule")
 
 FEW_ROWS = pa.table({"x": [1, 2, 3], "word": ["one", "two", "three"]})
 
-# What panics in the engine is a bug of it, and each upgrade may fix one; take another of its bugs then.
+# A panic is a bug of the engine, and an upgrade may fix it. Replace it then with another engine bug.
 PANIC = "date_trunc('week', arrow_cast(-9223372036854775808, 'Timestamp(ns)'))"
 PANIC_IN_A_ROW = "date_trunc('week', arrow_cast(x - x - 9223372036854775807 - 1, 'Timestamp(ns)'))"
 
@@ -34,7 +34,7 @@ def session() -> Iterator[headrace.SessionContext]:
 
 
 def error_of(call: Callable[[], object]) -> headrace.HeadraceError:
-    """What a call raises, after the checks that every error of the engine's must pass."""
+    """Return the error that a call raises, after the checks that apply to every engine error."""
     with pytest.raises(headrace.HeadraceError) as caught:
         call()
     error = caught.value
@@ -66,7 +66,7 @@ PLAN_ERRORS = {
 
 @pytest.mark.parametrize("case", PLAN_ERRORS)
 def test_a_query_that_cannot_be_planned_is_a_plan_error(session, case: str) -> None:
-    """S8, S10: at sql() or at execution, naming what is wrong."""
+    """S8, S10: sql() or the execution raises it, and the message names the mistake."""
     sql, word = PLAN_ERRORS[case]
     error = error_of(lambda: run(session, sql))
     assert type(error) is headrace.PlanError
@@ -74,7 +74,7 @@ def test_a_query_that_cannot_be_planned_is_a_plan_error(session, case: str) -> N
 
 
 def test_a_frame_whose_execution_could_not_be_planned_closes_harmlessly(session) -> None:
-    """S8: close() after the error is a no-op, any number of times, and the session goes on."""
+    """S8: close() after the error is a no-op, any number of times, and the session stays usable."""
     frame = session.sql("SELECT x FROM few LIMIT -1")
     assert type(error_of(frame.execute_stream)) is headrace.PlanError
     frame.close()
@@ -82,7 +82,7 @@ def test_a_frame_whose_execution_could_not_be_planned_closes_harmlessly(session)
 
 
 def test_a_transformation_that_cannot_be_planned_leaves_its_frame_usable(session) -> None:
-    """S8, S5: the error is the transformation's; the frame it was tried on is as before."""
+    """S8, S5: the transformation raises; its frame is unchanged."""
     frame = session.sql("SELECT x FROM few")
     for change in (lambda: frame.select("nothing"), lambda: frame.filter("nothing > 1"), lambda: frame.sort("nothing")):
         error = error_of(change)
@@ -91,7 +91,7 @@ def test_a_transformation_that_cannot_be_planned_leaves_its_frame_usable(session
 
 
 def test_an_unknown_table_by_name_is_a_plan_error_that_names_it(session) -> None:
-    """S8: the same class whichever way the table is named."""
+    """S8: the class does not depend on how the table is named."""
     error = error_of(lambda: session.table("nowhere"))
     assert type(error) is headrace.PlanError
     assert "'nowhere'" in str(error)
@@ -111,7 +111,7 @@ EXECUTION_ERRORS = {
 
 @pytest.mark.parametrize("case", EXECUTION_ERRORS)
 def test_a_query_that_fails_while_it_runs_is_an_execution_error(session, case: str) -> None:
-    """S10: of the class itself, since neither the engine nor a file nor a limit is to blame."""
+    """S10: the exact class: no engine bug, file or limit caused it."""
     sql, word = EXECUTION_ERRORS[case]
     error = error_of(lambda: run(session, sql))
     assert type(error) is headrace.ExecutionError
@@ -121,7 +121,7 @@ def test_a_query_that_fails_while_it_runs_is_an_execution_error(session, case: s
 @pytest.mark.parametrize("text", ["IO error", "Resources exhausted", "Internal error", "SQL error", "Parquet error: x"])
 @pytest.mark.parametrize("sql", ["SELECT CAST(word AS INT) FROM texts", "SELECT CAST('{}' AS INT)"])
 def test_words_in_the_data_do_not_change_the_kind(session, sql: str, text: str) -> None:
-    """S10: the engine quotes values in its messages, and a value may read like another error."""
+    """S10: the engine quotes values in its messages, and a value may look like another error."""
     session.register_arrow("texts", pa.table({"word": [text]}))
     error = error_of(lambda: run(session, sql.format(text)))
     assert type(error) is headrace.ExecutionError
@@ -138,7 +138,7 @@ def test_words_in_the_data_do_not_change_the_kind(session, sql: str, text: str) 
     ids=["sort", "aggregate", "join"],
 )
 def test_a_query_over_the_memory_limit_says_which_setting_to_raise(sql: str) -> None:
-    """S10, S4: with nowhere to spill; the session is usable afterwards."""
+    """S10, S4: spilling is off; the session stays usable."""
     with headrace.SessionContext(memory_limit="500KB", spill=False, target_partitions=2) as session:
         error = error_of(lambda: run(session, sql))
         assert type(error) is headrace.ResourcesExhaustedError
@@ -152,8 +152,8 @@ def parquet(path: Path, rows: int = 10_000) -> Path:
     return path
 
 
-def test_a_file_that_is_no_parquet_is_a_storage_error_at_registration(session, tmp_path: Path) -> None:
-    """S10: and there is no table."""
+def test_a_file_that_is_not_parquet_is_a_storage_error_at_registration(session, tmp_path: Path) -> None:
+    """S10: no table is registered."""
     path = tmp_path / "junk.parquet"
     path.write_bytes(b"this is no parquet file at all")
     error = error_of(lambda: session.register_parquet("junk", path))
@@ -171,7 +171,7 @@ def test_a_file_that_is_no_parquet_is_a_storage_error_at_registration(session, t
     ids=["csv", "json", "arrow"],
 )
 def test_a_malformed_file_is_a_storage_error_at_registration(session, tmp_path, register, suffix, text) -> None:
-    """S10: a file that cannot be read is no bug of the engine, and no fault of the query."""
+    """S10: an unreadable file is neither a bug of the engine nor a mistake in the query."""
     path = tmp_path / f"bad.{suffix}"
     path.write_text(text)
     error = error_of(lambda: getattr(session, register)("bad", path))
@@ -179,8 +179,8 @@ def test_a_malformed_file_is_a_storage_error_at_registration(session, tmp_path, 
     assert not session.table_exists("bad")
 
 
-def test_a_path_where_nothing_is_is_a_storage_error_that_names_it(session, tmp_path: Path) -> None:
-    """S10: found before the engine is asked, so there is no other error behind it."""
+def test_a_path_without_a_file_is_a_storage_error_that_names_it(session, tmp_path: Path) -> None:
+    """S10: the check runs before the engine is called, so the error has no cause."""
     missing = tmp_path / "missing.parquet"
     for register in (session.register_parquet, session.register_csv, session.register_json, session.register_arrow):
         with pytest.raises(headrace.StorageError, match=r"missing\.parquet"):
@@ -189,10 +189,10 @@ def test_a_path_where_nothing_is_is_a_storage_error_that_names_it(session, tmp_p
 
 
 def test_a_corrupt_page_is_a_storage_error_when_it_is_read(session, tmp_path: Path) -> None:
-    """S10: the footer is sound, so it shows only when the page is read."""
+    """S10: the footer is valid, so the error appears only when the page is read."""
     path = parquet(tmp_path / "bitrot.parquet")
     content = bytearray(path.read_bytes())
-    # The header of the first page comes right after the magic.
+    # The header of the first page follows the magic bytes.
     content[4:40] = b"\xff" * 36
     path.write_bytes(bytes(content))
     session.register_parquet("bitrot", path)
@@ -201,7 +201,7 @@ def test_a_corrupt_page_is_a_storage_error_when_it_is_read(session, tmp_path: Pa
 
 
 def test_a_file_removed_while_the_query_waits_to_be_read_is_a_storage_error(session, tmp_path: Path) -> None:
-    """S10: the stream was built, lazily, and the file is gone when the first batch is asked for."""
+    """S10: the stream was built lazily, and the file is removed before the first batch is read."""
     path = parquet(tmp_path / "going.parquet")
     session.register_parquet("going", path)
     reader = session.sql("SELECT x FROM going").execute_stream()
@@ -211,8 +211,8 @@ def test_a_file_removed_while_the_query_waits_to_be_read_is_a_storage_error(sess
     assert "going.parquet" in str(error)
 
 
-def test_a_file_removed_before_the_query_is_an_error_and_not_an_empty_table(session, tmp_path: Path) -> None:
-    """S10: rows that were there at registration do not silently become none."""
+def test_a_query_over_a_removed_file_raises_and_returns_no_empty_table(session, tmp_path: Path) -> None:
+    """S10: the rows that were there at registration do not silently disappear."""
     path = parquet(tmp_path / "gone.parquet")
     session.register_parquet("gone", path)
     path.unlink()
@@ -221,7 +221,7 @@ def test_a_file_removed_before_the_query_is_an_error_and_not_an_empty_table(sess
 
 
 def test_a_malformed_row_is_an_execution_error_that_quotes_it(session, tmp_path: Path) -> None:
-    """S10: the types were inferred from rows that were sound."""
+    """S10: the types were inferred from the valid rows."""
     path = tmp_path / "rows.csv"
     path.write_text("a,b\n1,2\n")
     session.register_csv("rows", path)
@@ -242,7 +242,7 @@ def test_a_malformed_row_is_an_execution_error_that_quotes_it(session, tmp_path:
     ids=str,
 )
 def test_an_engine_setting_that_the_engine_refuses_is_a_configuration_error(config, capfd) -> None:
-    """S10: named, without the engine's own words for it, and without a panic on stderr."""
+    """S10: the message names the setting without the engine's internal words, and nothing panics on stderr."""
     error = error_of(lambda: headrace.SessionContext(config=config))
     assert type(error) is headrace.ConfigurationError
     name, value = next(iter(config.items()))
@@ -265,8 +265,8 @@ def test_an_engine_setting_that_the_engine_refuses_is_a_configuration_error(conf
     ],
     ids=str,
 )
-def test_a_setting_of_the_session_that_cannot_be_is_a_configuration_error(arguments) -> None:
-    """S10: refused before an engine is made; it names the setting."""
+def test_an_invalid_setting_of_a_session_is_a_configuration_error(arguments) -> None:
+    """S10: it is refused before an engine is made, and the message names the setting."""
     with pytest.raises(headrace.ConfigurationError) as caught:
         headrace.SessionContext(**arguments)
     assert next(iter(arguments)) in str(caught.value) or "engine setting" in str(caught.value)
@@ -275,8 +275,8 @@ def test_a_setting_of_the_session_that_cannot_be_is_a_configuration_error(argume
 @pytest.mark.parametrize(
     "statement", ["SET datafusion.no_such_setting = 1", "SET datafusion.execution.batch_size = 'abc'"]
 )
-def test_a_set_statement_that_cannot_be_is_an_error_that_says_why(session, statement: str) -> None:
-    """S10: a statement is corrected like a query, a setting like an argument; either class says so."""
+def test_an_invalid_set_statement_is_an_error_that_names_the_mistake(session, statement: str) -> None:
+    """S10: the class is that of a wrong query or of a wrong setting, depending on what must be corrected."""
     error = error_of(lambda: session.sql(statement))
     assert isinstance(error, (headrace.PlanError, headrace.ConfigurationError))
     assert "no_such_setting" in str(error) or "abc" in str(error)
@@ -290,17 +290,17 @@ def test_a_set_statement_that_cannot_be_is_an_error_that_says_why(session, state
         f"SELECT {PANIC_IN_A_ROW} AS week FROM few ORDER BY 1",
         f"SELECT {PANIC_IN_A_ROW} AS week, count(*) FROM many GROUP BY 1",
     ],
-    ids=["planning", "a projection", "a sort", "a task of its own"],
+    ids=["planning", "a projection", "a sort", "a separate task"],
 )
 def test_a_panic_inside_the_engine_is_an_engine_error_and_the_session_survives(session, sql: str) -> None:
-    """S10: wherever it happened; the class asks for a report and for nothing else."""
+    """S10: wherever it panics; the error asks only for a bug report."""
     session.register_arrow("many", pa.table({"x": range(50_000)}))
     error = error_of(lambda: run(session, sql))
     assert type(error) is headrace.EngineError
 
 
 def test_a_panic_names_the_tables_and_columns_that_were_read(session) -> None:
-    """S10: a panic says where it comes from; only the columns that the query reads are named."""
+    """S10: the message names the tables, and only those columns that the query reads."""
 
     class Narrow(headrace.TableProvider):
         def schema(self) -> pa.Schema:

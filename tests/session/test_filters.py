@@ -1,4 +1,4 @@
-"""WHERE means the same over a provider as over the same rows in memory, whatever the provider does with it."""
+"""WHERE means the same over a provider as over the same rows in memory, whether or not the provider filters."""
 
 import datetime
 import functools
@@ -65,7 +65,7 @@ ROWS = pa.table(
         "nothing": pa.nulls(6),
     }
 )
-# pyarrow filters no table that has such columns, so they are a table of their own.
+# pyarrow cannot filter a table that has such columns, so they are in a separate table.
 VIEWS = pa.table(
     {
         "id": pa.array(range(6), pa.int64()),
@@ -76,7 +76,7 @@ VIEWS = pa.table(
     }
 )
 
-# What is known beforehand, so that two readings of one mistake do not count as agreement.
+# Expected rows are written out, so that the same mistake on both sides does not count as agreement.
 KNOWN = {
     "i = 1": [0],
     "i <> 1": [1, 3, 4, 5],
@@ -175,7 +175,7 @@ def split(text):
 
 
 def in_pieces(table):
-    """The same rows in batches cut unevenly, one of them empty."""
+    """Return the same rows in batches of uneven size, one of them empty."""
     return [batch for part in (table.slice(0, 2), table.slice(2, 0), table.slice(2)) for batch in part.to_batches()]
 
 
@@ -213,29 +213,29 @@ def matching(ctx, table, condition):
 
 @pytest.mark.parametrize("kind", ["memory", "ignoring", "honouring", "dataset"])
 @pytest.mark.parametrize("condition", KNOWN)
-def test_a_filter_gives_the_rows_sql_says(ctx, condition, kind):
-    """T9: `=`, `IN`, `NOT IN` with nulls, `LIKE`, `IS NULL`, functions, NaN: the rows known beforehand."""
+def test_a_filter_returns_the_rows_that_sql_defines(ctx, condition, kind):
+    """T9: `=`, `IN`, `NOT IN` with nulls, `LIKE`, `IS NULL`, functions, NaN: the rows written out above."""
     assert matching(ctx, kind, condition) == KNOWN[condition]
 
 
 @pytest.mark.parametrize("kind", ["ignoring", "honouring"])
 @pytest.mark.parametrize("condition", KNOWN)
-def test_a_filter_gives_the_rows_sql_says_in_a_low_latency_session(live, condition, kind):
-    """T9: queries are planned another way there, and mean the same."""
+def test_a_filter_returns_the_rows_that_sql_defines_in_a_low_latency_session(live, condition, kind):
+    """T9: such a session plans queries differently, and the rows are the same."""
     assert matching(live, kind, condition) == KNOWN[condition]
 
 
 @pytest.mark.parametrize("kind", ["ignoring", "honouring", "dataset"])
 @pytest.mark.parametrize("condition", split(CONDITIONS))
-def test_a_filter_gives_the_rows_it_gives_over_the_same_rows_in_memory(ctx, in_memory, condition, kind):
-    """T9, T11: of every type and operator, whether the provider ignores filters or uses them."""
+def test_a_filter_returns_the_rows_that_it_returns_over_a_table_in_memory(ctx, in_memory, condition, kind):
+    """T9, T11: for every type and operator, whether the provider ignores filters or uses them."""
     assert matching(ctx, kind, condition) == in_memory("memory", condition)
 
 
 @pytest.mark.parametrize("kind", ["ignoring_views", "dataset_views"])
 @pytest.mark.parametrize("condition", split(VIEW_CONDITIONS))
-def test_a_filter_gives_the_same_rows_over_view_columns(ctx, in_memory, condition, kind):
-    """T9, T13: string and binary views, which pyarrow's own filters do not know."""
+def test_a_filter_returns_the_same_rows_over_view_columns(ctx, in_memory, condition, kind):
+    """T9, T13: string and binary views, which pyarrow's own filters do not support."""
     assert matching(ctx, kind, condition) == in_memory("memory_views", condition)
 
 
@@ -253,8 +253,8 @@ def test_a_filter_gives_the_same_rows_over_view_columns(ctx, in_memory, conditio
         "select id from {t} where i in (1, 2) except select id from {t} where s = 'b'",
     ],
 )
-def test_a_filter_in_every_place_of_a_query_gives_the_same_rows(ctx, query, kind):
-    """T9: HAVING, join conditions, FILTER, nested queries and CASE, beside WHERE."""
+def test_a_filter_anywhere_in_a_query_returns_the_same_rows(ctx, query, kind):
+    """T9: HAVING, join conditions, FILTER, nested queries and CASE, as well as WHERE."""
     expected = ctx.sql(query.replace("{t}", "memory")).collect().read_all()
     assert ctx.sql(query.replace("{t}", kind)).collect().read_all().equals(expected)
 
@@ -263,8 +263,8 @@ def test_a_filter_in_every_place_of_a_query_gives_the_same_rows(ctx, query, kind
     "condition",
     ["sv = 'a'", "sv in ('a', 'b', 'c', 'd')", "bv in (X'61', X'62', X'63', X'64')", "sv is null", "i in (1, 2, 4, 5)"],
 )
-def test_what_is_handed_to_a_provider_can_be_evaluated_by_pyarrow(condition):
-    """T11: a condition that pyarrow has no way to compute is not handed to a provider."""
+def test_pyarrow_can_evaluate_every_filter_that_a_provider_gets(condition):
+    """T11: a condition that pyarrow cannot compute is not passed to a provider."""
     requests = []
 
     class Recording(Honouring):

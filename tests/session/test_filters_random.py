@@ -1,4 +1,4 @@
-"""Random predicates and random queries: a provider gives what the same rows in memory give."""
+"""Random predicates and random queries: a provider returns the rows that a table in memory returns."""
 
 import datetime
 from decimal import Decimal
@@ -23,7 +23,7 @@ DAYS = [None, datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC), datetime.datet
 
 
 def _rows():
-    # Each column cycles at its own pace, so that most combinations of values come together in some row.
+    # Each column has its own period, so that most combinations of values occur in some row.
     columns = {
         "i": (NUMBERS, pa.int64()),
         "f": (REALS, pa.float64()),
@@ -114,7 +114,7 @@ shapes = st.sampled_from(
 
 
 def examples(count):
-    # The same examples every time: a failure here can be run again as it is.
+    # The same examples every time, so that a failure can be repeated.
     return settings(
         max_examples=count, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
     )
@@ -140,8 +140,8 @@ def outcome(ctx, query, table):
 
 @pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["ignoring", "honouring", "dataset"])
-def test_any_predicate_gives_the_rows_it_gives_in_memory(ctx, kind, count):
-    """T9, T11: for a provider that ignores filters and for one that uses all it is handed."""
+def test_any_predicate_returns_the_rows_that_it_returns_in_memory(ctx, kind, count):
+    """T9, T11: for a provider that ignores filters and for one that uses every filter it gets."""
 
     @examples(count)
     @given(predicates)
@@ -154,8 +154,8 @@ def test_any_predicate_gives_the_rows_it_gives_in_memory(ctx, kind, count):
 
 @pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["ignoring", "honouring", "dataset"])
-def test_any_two_predicates_in_one_query_give_the_rows_they_give_in_memory(ctx, kind, count):
-    """T9, T11: a table scanned twice with different filters and limits gets nothing that changes its rows."""
+def test_any_two_predicates_in_one_query_return_the_rows_that_they_return_in_memory(ctx, kind, count):
+    """T9, T11: a table scanned twice with different filters and limits gets no hint that would change its rows."""
 
     @examples(count)
     @given(shapes, predicates, predicates)

@@ -1,4 +1,4 @@
-"""A frame's life: transformed freely, executed once, closed at any time."""
+"""The life of a frame: transformed any number of times, executed once, closed at any time."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def frame() -> Iterator[headrace.DataFrame]:
 @pytest.mark.parametrize("first", CONSUMING)
 @pytest.mark.parametrize("second", EXECUTIONS)
 def test_a_frame_executes_once(frame: headrace.DataFrame, first: str, second: str) -> None:
-    """S5: whatever executes it after that raises, and says so."""
+    """S5: every later execution raises, and the message says why."""
     kept = EXECUTIONS[first](frame)
     with pytest.raises(ConsumedError, match=r"already consumed.*sql\(\) again"):
         EXECUTIONS[second](frame)
@@ -64,15 +64,15 @@ def test_a_frame_executes_once(frame: headrace.DataFrame, first: str, second: st
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_looking_at_a_frame_and_transforming_it_does_not_consume_it(frame: headrace.DataFrame, look: str) -> None:
-    """S5: the frame still executes afterwards, whole."""
+def test_inspecting_a_frame_and_transforming_it_does_not_consume_it(frame: headrace.DataFrame, look: str) -> None:
+    """S5: the frame still executes afterwards, with all its rows."""
     LOOKS[look](frame)
     assert frame.collect().read_all().num_rows == ROWS
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_looking_at_a_frame_scans_nothing(look: str) -> None:
-    """S5: so that even a push table, which can be read once, is still whole."""
+def test_inspecting_a_frame_scans_no_table(look: str) -> None:
+    """S5: so even a push table, which can be scanned once, keeps all its rows."""
     with SessionContext() as ctx:
         sink = ctx.register_streaming_table("t", SCHEMA)
         frame = ctx.sql("select k, v from t")
@@ -86,15 +86,15 @@ def test_looking_at_a_frame_scans_nothing(look: str) -> None:
 def test_counting_and_showing_leave_the_frame_usable(
     frame: headrace.DataFrame, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """S5: they run the query, and hand its plan to nobody."""
+    """S5: they execute the query without consuming the frame."""
     assert (frame.count(), frame.count()) == (ROWS, ROWS)
     frame.show(1)
     assert "k" in capsys.readouterr().out
     assert frame.collect().read_all().num_rows == ROWS
 
 
-def test_transformations_give_frames_of_their_own(frame: headrace.DataFrame) -> None:
-    """S5: a frame made from another executes once by itself, before or after the other."""
+def test_a_transformation_returns_a_separate_frame(frame: headrace.DataFrame) -> None:
+    """S5: a derived frame executes once, before or after the frame it was made from."""
     derived = frame.filter("k >= 10").select("k").sort("k").limit(3)
     assert derived.execute_stream().read_all().to_pydict() == {"k": [10, 11, 12]}
     assert frame.count() == ROWS
@@ -107,10 +107,10 @@ def test_transformations_give_frames_of_their_own(frame: headrace.DataFrame) -> 
 
 
 @pytest.mark.parametrize("execute", ["execute_stream", "collect"])
-def test_closing_a_consumed_frame_any_number_of_times_does_nothing_to_its_reader(
+def test_closing_a_consumed_frame_any_number_of_times_does_not_affect_its_reader(
     frame: headrace.DataFrame, execute: str
 ) -> None:
-    """S6: the reader owns what the frame had."""
+    """S6: the reader owns the execution."""
     reader = getattr(frame, execute)()
     frame.close()
     rows = reader.read_next_batch().num_rows
@@ -121,7 +121,7 @@ def test_closing_a_consumed_frame_any_number_of_times_does_nothing_to_its_reader
 
 
 @pytest.mark.parametrize("call", [*EXECUTIONS, *(look for look in LOOKS if look != "repr")])
-def test_everything_on_a_closed_frame_raises(frame: headrace.DataFrame, call: str) -> None:
+def test_every_call_on_a_closed_frame_raises(frame: headrace.DataFrame, call: str) -> None:
     """S6: after close() of a frame that was never executed, and again after a second close()."""
     frame.close()
     frame.close()
@@ -131,7 +131,7 @@ def test_everything_on_a_closed_frame_raises(frame: headrace.DataFrame, call: st
 
 
 def test_leaving_a_frame_as_a_context_manager_closes_it(frame: headrace.DataFrame) -> None:
-    """S6: and a reader made inside lives on."""
+    """S6: a reader made inside the block stays open."""
     with frame.filter("k >= 0") as unused:
         pass
     with pytest.raises(ClosedError):
@@ -141,8 +141,8 @@ def test_leaving_a_frame_as_a_context_manager_closes_it(frame: headrace.DataFram
     assert reader.read_all().num_rows == ROWS
 
 
-def test_closing_a_frame_that_was_not_executed_releases_what_it_held() -> None:
-    """S6: the last frame over a table that is gone lets go of the table's provider."""
+def test_closing_a_frame_that_was_not_executed_releases_its_tables() -> None:
+    """S6: closing the last frame over a deregistered table releases the table's provider."""
     with SessionContext() as ctx:
         provider = SimpleTableProvider(SCHEMA, lambda: [BATCH])
         alive = weakref.ref(provider)
@@ -174,7 +174,7 @@ BAD_QUERIES = {
 
 @pytest.mark.parametrize("query", BAD_QUERIES.values(), ids=BAD_QUERIES)
 def test_a_query_that_cannot_be_planned_raises_a_plan_error_and_can_be_closed(query: str) -> None:
-    """S8: at sql() or at execution; the frame, if there is one, closes harmlessly and the session goes on."""
+    """S8: sql() or the execution raises; a frame, if there is one, can be closed, and the session stays usable."""
     with SessionContext() as ctx:
         ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: [BATCH]))
         frames: list[headrace.DataFrame] = []
@@ -191,10 +191,10 @@ def test_a_query_that_cannot_be_planned_raises_a_plan_error_and_can_be_closed(qu
 
 
 @pytest.mark.parametrize("change", ["select", "filter", "sort"])
-def test_a_transformation_that_cannot_be_planned_leaves_the_frame_as_it_was(
+def test_a_transformation_that_cannot_be_planned_leaves_its_frame_unchanged(
     frame: headrace.DataFrame, change: str
 ) -> None:
-    """S8: the error comes from the call that is wrong."""
+    """S8: the wrong call itself raises."""
     with pytest.raises(PlanError, match="nothing_of_that_name"):
         getattr(frame, change)("nothing_of_that_name")
     assert frame.count() == ROWS
@@ -202,7 +202,7 @@ def test_a_transformation_that_cannot_be_planned_leaves_the_frame_as_it_was(
 
 
 def test_an_execution_that_fails_to_start_claims_nothing_and_can_be_closed() -> None:
-    """S8, P6: the push table of a query that could not start is still there for the next."""
+    """S8, P6: the next query can scan the push table of a query that could not start."""
     with SessionContext() as ctx, ctx.register_streaming_table("t", SCHEMA) as sink:
         self_join = ctx.sql("select a.k from t a join t b on a.k = b.k")
         with pytest.raises(ConsumedError):
@@ -213,8 +213,8 @@ def test_an_execution_that_fails_to_start_claims_nothing_and_can_be_closed() -> 
         assert ctx.sql("select * from t").count() == BATCH.num_rows
 
 
-def test_threads_that_execute_one_frame_at_the_same_time_get_one_reader_between_them() -> None:
-    """S5: executed once, however close the calls are."""
+def test_of_threads_that_execute_one_frame_at_the_same_time_exactly_one_gets_a_reader() -> None:
+    """S5: a frame executes once, even if the calls overlap."""
     with SessionContext() as ctx:
         ctx.register_arrow("t", pa.Table.from_batches([BATCH]))
         for _ in range(10):

@@ -1,4 +1,4 @@
-"""A Lance table's history, asked with SQL."""
+"""A Lance table's history, queried with SQL."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def uri(tmp_path: Path) -> str:
 
 
 def test_history_is_a_table(uri: str) -> None:
-    """C5: newest first, with every column, read anew for each query."""
+    """C5: newest version first, with every column; each query reads the history again."""
     with SessionContext() as session:
         session.register_history("h", uri)
         found = session.sql("select version, what, query, epoch, rows from h").collect().read_all().to_pylist()
@@ -38,8 +38,8 @@ def test_history_is_a_table(uri: str) -> None:
         assert session.sql("select version from h limit 1").collect().read_all()["version"].to_pylist() == [4]
 
 
-def test_what_is_no_table_is_an_error(uri: str, tmp_path: Path) -> None:
-    """C5: when it is registered."""
+def test_registering_an_invalid_history_raises(uri: str, tmp_path: Path) -> None:
+    """C5: the registration raises, not the first query."""
     with SessionContext() as session:
         with pytest.raises(TableNotFoundError):
             session.register_history("h", tmp_path / "nowhere.lance")

@@ -1,4 +1,4 @@
-"""Who takes a reader as it is: pyarrow, DuckDB, Polars, pandas and Lance, over the Arrow C stream."""
+"""Libraries that accept a reader: pyarrow, DuckDB, Polars, pandas and Lance, over the Arrow C stream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 ROWS = 1_000
 BOOM = ValueError("the source went away")
 
-# The way of code that takes a reader apart, as pyarrow.dataset and Flight do.
+# As pyarrow.dataset and Flight do, which read the C++ reader directly.
 READ_IN_CPP = pa.ipc.RecordBatchStreamReader.read_next_batch
 
 Take = Callable[[RecordBatchReader, Path], pa.Table]
@@ -96,15 +96,15 @@ both = pytest.mark.parametrize("execute", ["execute_stream", "collect"])
 
 
 def kinds(table: pa.Table) -> list[tuple[str, str]]:
-    """Names and types; libraries have their own idea of how wide an offset is."""
+    """Names and types; libraries differ in the width of offsets."""
     wide = {pa.string(): "string", pa.large_string(): "string", pa.string_view(): "string"}
     return [(field.name, wide.get(field.type, str(field.type))) for field in table.schema]
 
 
 @both
 @takers
-def test_every_taker_gets_every_row(ctx: SessionContext, take: Take, execute: str, tmp_path: Path) -> None:
-    """S1: a streamed and a collected result, without a word about what it is."""
+def test_every_library_gets_every_row(ctx: SessionContext, take: Take, execute: str, tmp_path: Path) -> None:
+    """S1: of a streamed and of a collected result, without any conversion."""
     ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(5))))
     table = take(getattr(ctx.sql("select * from t"), execute)(), tmp_path)
     assert kinds(table) == [("k", "int64"), ("v", "string")]
@@ -114,10 +114,10 @@ def test_every_taker_gets_every_row(ctx: SessionContext, take: Take, execute: st
 
 @both
 @takers
-def test_a_result_without_rows_keeps_its_schema_in_every_taker(
+def test_a_result_without_rows_keeps_its_schema_in_every_library(
     ctx: SessionContext, take: Take, execute: str, tmp_path: Path
 ) -> None:
-    """S1: zero rows are a result, with its columns and types."""
+    """S1: a result of zero rows has its columns and types."""
     ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(2))))
     table = take(getattr(ctx.sql("select * from t where k < 0"), execute)(), tmp_path)
     assert table.num_rows == 0
@@ -125,10 +125,10 @@ def test_a_result_without_rows_keeps_its_schema_in_every_taker(
 
 
 @takers
-def test_a_stream_that_fails_in_the_middle_looks_whole_to_no_taker(
+def test_no_library_takes_a_stream_that_fails_in_the_middle_for_a_complete_one(
     ctx: SessionContext, take: Take, tmp_path: Path
 ) -> None:
-    """S9: each raises, with the source's own words, and Lance has no table of half the rows."""
+    """S9: each raises with the source's message, and Lance creates no table with half the rows."""
 
     def scan() -> Iterator[pa.RecordBatch]:
         yield from map(batch_of, range(5))
@@ -145,10 +145,10 @@ def test_a_stream_that_fails_in_the_middle_looks_whole_to_no_taker(
 
 
 @takers
-def test_a_stream_that_is_cancelled_in_the_middle_looks_whole_to_no_taker(
+def test_no_library_takes_a_stream_that_is_cancelled_in_the_middle_for_a_complete_one(
     ctx: SessionContext, take: Take, tmp_path: Path
 ) -> None:
-    """S11: whoever reads on gets an error and not an end."""
+    """S11: the next read raises and does not end the stream."""
     handed_on = threading.Event()
 
     def scan() -> Iterator[pa.RecordBatch]:
@@ -178,10 +178,10 @@ AFTERWARDS = {
 
 
 @pytest.mark.parametrize("leave", AFTERWARDS)
-def test_code_in_cpp_that_reads_on_between_two_reads_is_told_what_any_reader_is(
+def test_cpp_code_that_reads_after_close_or_cancel_gets_the_error_that_python_code_gets(
     ctx: SessionContext, leave: str
 ) -> None:
-    """S11: the words do not depend on whether a read was waiting."""
+    """S11: the message does not depend on whether a read was waiting."""
     ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(100))))
     reader = ctx.sql("select * from t").execute_stream()
     assert READ_IN_CPP(reader).num_rows > 0
@@ -192,8 +192,8 @@ def test_code_in_cpp_that_reads_on_between_two_reads_is_told_what_any_reader_is(
             read(reader)
 
 
-def test_code_in_cpp_that_reads_on_after_an_error_is_told_which(ctx: SessionContext) -> None:
-    """S9: the error once, and then that it has been."""
+def test_cpp_code_that_reads_after_an_error_gets_a_message_that_names_it(ctx: SessionContext) -> None:
+    """S9: the first read raises the error, the next one says that it was raised."""
 
     def scan() -> Iterator[pa.RecordBatch]:
         yield batch_of(0)
@@ -210,8 +210,10 @@ def test_code_in_cpp_that_reads_on_after_an_error_is_told_which(ctx: SessionCont
 
 
 @pytest.mark.parametrize("take", [duckdb_by_name, duckdb_registered], ids=lambda take: take.__name__)
-def test_a_taker_that_stops_early_releases_what_is_upstream(ctx: SessionContext, take: Take, tmp_path: Path) -> None:
-    """S7: a LIMIT of DuckDB's is the end of our query too, though somebody still holds the reader."""
+def test_a_library_that_stops_reading_early_releases_the_source(
+    ctx: SessionContext, take: Take, tmp_path: Path
+) -> None:
+    """S7: a LIMIT in DuckDB also ends our execution, although a reference to the reader remains."""
     closed = threading.Event()
 
     def endless() -> Iterator[pa.RecordBatch]:
@@ -230,8 +232,8 @@ def test_a_taker_that_stops_early_releases_what_is_upstream(ctx: SessionContext,
     assert closed.wait(1.0)
 
 
-def test_who_imports_a_reader_and_drops_it_releases_what_is_upstream(ctx: SessionContext) -> None:
-    """S7: the last one to let go of the Arrow stream closes the reader."""
+def test_code_that_imports_a_reader_and_drops_it_releases_the_source(ctx: SessionContext) -> None:
+    """S7: dropping the last reference to the Arrow stream closes the reader."""
     closed = threading.Event()
 
     def endless() -> Iterator[pa.RecordBatch]:
@@ -251,7 +253,7 @@ def test_who_imports_a_reader_and_drops_it_releases_what_is_upstream(ctx: Sessio
         reader.read_next_batch()
 
 
-def test_looking_at_the_schema_through_the_arrow_stream_takes_no_rows(ctx: SessionContext) -> None:
+def test_reading_the_schema_through_the_arrow_stream_takes_no_rows(ctx: SessionContext) -> None:
     """S1: DuckDB exports a stream once for its schema and again for its rows."""
     ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(2))))
     reader = ctx.sql("select * from t").execute_stream()
@@ -263,7 +265,7 @@ def test_looking_at_the_schema_through_the_arrow_stream_takes_no_rows(ctx: Sessi
 
 @pytest.mark.parametrize("batches", [5, 0])
 def test_pyarrow_writes_a_reader_as_a_dataset(ctx: SessionContext, batches: int, tmp_path: Path) -> None:
-    """S1: code of pyarrow's that takes the reader apart in C++ reads the same rows."""
+    """S1: pyarrow reads the reader directly in C++ here, and gets the same rows."""
     ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(batches))))
     reader = ctx.sql("select * from t").execute_stream()
     pyarrow.dataset.write_dataset(reader, tmp_path, format="parquet", basename_template="{i}.parquet")
@@ -271,7 +273,7 @@ def test_pyarrow_writes_a_reader_as_a_dataset(ctx: SessionContext, batches: int,
     assert sorted(rows.column("k").to_pylist()) == list(range(batches * ROWS))
 
 
-def test_what_was_read_before_is_not_in_what_a_taker_gets(ctx: SessionContext) -> None:
+def test_a_library_gets_only_the_rows_that_were_not_read_before(ctx: SessionContext) -> None:
     """S1: the rest of the stream, each row once."""
     ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(5))))
     reader = ctx.sql("select * from t").execute_stream()
@@ -280,8 +282,8 @@ def test_what_was_read_before_is_not_in_what_a_taker_gets(ctx: SessionContext) -
     assert first.column("k").to_pylist() + rest["k"].to_list() == list(range(5 * ROWS))
 
 
-def test_a_taker_may_ask_for_another_type_of_the_same_values(ctx: SessionContext) -> None:
-    """S1: the requested schema of the Arrow stream is honoured where pyarrow can cast."""
+def test_a_library_may_request_another_type_for_the_same_values(ctx: SessionContext) -> None:
+    """S1: the stream has the requested schema where pyarrow can cast."""
     ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: [batch_of(0)]))
     wanted = pa.schema([("k", pa.int32()), ("v", pa.large_string())])
     table = pa.table(ctx.sql("select * from t").execute_stream(), schema=wanted)
@@ -289,8 +291,8 @@ def test_a_taker_may_ask_for_another_type_of_the_same_values(ctx: SessionContext
     assert table.num_rows == ROWS
 
 
-def test_a_frame_is_taken_as_its_stream(ctx: SessionContext) -> None:
-    """S1, S5: a frame exports the same stream, once."""
+def test_a_frame_exports_its_result_as_an_arrow_stream(ctx: SessionContext) -> None:
+    """S1, S5: the same stream as the reader's, once."""
     ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(5))))
     assert pa.table(ctx.sql("select * from t")).num_rows == 5 * ROWS
     assert pl.DataFrame(ctx.sql("select * from t")).height == 5 * ROWS
@@ -298,10 +300,10 @@ def test_a_frame_is_taken_as_its_stream(ctx: SessionContext) -> None:
 
 @both
 @pytest.mark.parametrize("take", [pyarrow_table, pyarrow_scanner], ids=lambda take: take.__name__)
-def test_what_types_a_result_has_survives_the_way_to_the_taker(
+def test_every_type_of_a_result_reaches_the_library_unchanged(
     ctx: SessionContext, take: Take, execute: str, tmp_path: Path
 ) -> None:
-    """S1: nested, dictionary, decimal, zoned, fixed-size and view types come out as they are."""
+    """S1: nested, dictionary, decimal, zoned, fixed-size and view types."""
     moment = datetime.datetime(2024, 2, 29, 12, tzinfo=datetime.UTC)
     table = pa.table(
         {

@@ -1,4 +1,4 @@
-"""Joins under random conditions, held against DuckDB: another engine, which shares no code with ours."""
+"""Joins under random conditions, compared with DuckDB: an engine that shares no code with DataFusion."""
 
 import itertools
 import random
@@ -94,12 +94,12 @@ def answers_that_differ(session, duck, queries):
     return [(query, ours(query), theirs(query)) for query in queries if ours(query) != theirs(query)]
 
 
-# Seeds under which plain DataFusion 54.1 is wrong, in memory or over parquet.
+# Seeds with which plain DataFusion 54.1 returns wrong rows, in memory or over parquet.
 KNOWN_SEEDS = [307, 496, 531, 797, 851, 976, 1156, 1226, 1367]
 
 
-def test_the_joins_that_the_engine_is_known_to_answer_wrongly_are_right(session, duck):
-    """T9: filters above an outer join whose sides were swapped stay above it."""
+def test_joins_that_plain_datafusion_answers_incorrectly_are_answered_correctly(session, duck):
+    """T9: filters above an outer join stay above it when its sides are swapped."""
     assert answers_that_differ(session, duck, map(random_query, KNOWN_SEEDS)) == []
 
 
@@ -111,8 +111,8 @@ def test_the_joins_that_the_engine_is_known_to_answer_wrongly_are_right(session,
         "select a from gap intersect select b from other",
     ],
 )
-def test_nulls_in_parquet_files_count_where_they_decide(query, tmp_path):
-    """T9: a join's values are no reason to skip nulls in the scan of its other side."""
+def test_a_join_skips_no_nulls_of_parquet_files_that_decide_the_answer(query, tmp_path):
+    """T9: a filter made from one side's values skips no nulls in the scan of the other side."""
     rows = {"one": {"a": ["a%"]}, "other": {"b": [None, "z"]}, "gap": {"a": [None, "a%"]}}
     duck = duckdb.connect()
     with SessionContext(target_partitions=2) as session:
@@ -125,13 +125,13 @@ def test_nulls_in_parquet_files_count_where_they_decide(query, tmp_path):
 
 
 @pytest.mark.parametrize("start", range(0, 160, 40))
-def test_a_join_gives_the_rows_that_duckdb_gives(session, duck, start):
-    """T9, T10: outer joins under filters on either side, NOT IN with nulls, joins for which nulls are the same."""
+def test_a_join_returns_the_rows_that_duckdb_returns(session, duck, start):
+    """T9, T10: outer joins under filters on either side, NOT IN with nulls, joins that treat nulls as equal."""
     assert answers_that_differ(session, duck, map(random_query, range(start, start + 40))) == []
 
 
-def test_a_set_operation_gives_the_rows_that_duckdb_gives(session, duck):
-    """T9, T10: two nulls are the same there, and NOT IN is no set operation."""
+def test_a_set_operation_returns_the_rows_that_duckdb_returns(session, duck):
+    """T9, T10: set operations treat nulls as equal, unlike NOT IN."""
     assert answers_that_differ(session, duck, SETS) == []
 
 
@@ -167,7 +167,7 @@ def is_refused(session, query):
 
 
 @pytest.mark.parametrize("kind", JOINS)
-def test_a_join_filtered_by_fields_gives_the_rows_that_duckdb_gives_or_is_refused(kind):
+def test_a_join_filtered_by_struct_fields_returns_the_rows_that_duckdb_returns_or_is_refused(kind):
     """T9, T10: over Python tables, the engine looks for a field in the wrong side of some outer joins."""
     chance = random.Random(kind)
     duck = duckdb.connect()

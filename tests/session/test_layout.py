@@ -1,4 +1,4 @@
-"""Batches on their way into the engine and out of it: copied only where they must be, and never cast."""
+"""Batches passed to the engine and returned by it: copied only if necessary, and never cast."""
 
 import pyarrow as pa
 import pytest
@@ -26,8 +26,8 @@ def test_a_nested_slice_is_copied_and_a_whole_batch_is_not(kind):
     assert copied.column(1).offset == part.column(1).offset
 
 
-def test_a_child_with_an_offset_of_its_own_is_copied():
-    """T13: the outer array alone does not show it."""
+def test_a_child_array_with_an_offset_is_copied():
+    """T13: the outer array alone does not show the offset."""
     child = FRAGILE["a struct in a struct"].slice(3)
     batch = pa.record_batch({"s": pa.StructArray.from_arrays([child], names=["c"])})
     assert importable(batch) is not batch
@@ -52,8 +52,8 @@ OTHER_LIST = pa.list_(pa.field("element", pa.int64(), nullable=False))
         ([[("a", 1)]], field(pa.map_(pa.string(), pa.int64())), field(pa.map_(pa.string(), pa.int64()))),
     ],
 )
-def test_labels_change_without_a_cast(rows, given, planned):
-    """S1: names, nullability and metadata, also inside of types; the buffers stay the same."""
+def test_relabelling_changes_labels_without_a_cast(rows, given, planned):
+    """S1: names, nullability and metadata, also inside nested types; the buffers stay the same."""
     batch = pa.record_batch([pa.array(rows, given.type)], schema=pa.schema([given]))
     schema = pa.schema([planned.with_metadata({"unit": "K"})], {"made": "here"})
     result = relabelled(batch, schema)
@@ -79,15 +79,15 @@ def test_labels_change_without_a_cast(rows, given, planned):
     ],
     ids=str,
 )
-def test_another_type_is_an_error_and_not_a_cast(kind, planned):
-    """S1, S10: no value may become another on its way out."""
+def test_relabelling_to_another_type_raises_and_does_not_cast(kind, planned):
+    """S1, S10: no value may change between the engine and the reader."""
     batch = pa.record_batch({"c": pa.nulls(2, kind)})
     with pytest.raises(EngineError, match="planned column 'c' as"):
         relabelled(batch, pa.schema([("c", planned)]))
 
 
-def test_nulls_where_none_were_planned_are_an_error():
-    """S1, S10: a schema that says not null is true."""
+def test_nulls_in_a_column_planned_as_not_null_raise():
+    """S1, S10: a result's schema is true."""
     batch = pa.record_batch({"c": pa.array([1, None])})
     with pytest.raises(EngineError, match="not null and produced nulls"):
         relabelled(batch, pa.schema([field(pa.int64(), nullable=False)]))

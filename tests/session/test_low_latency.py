@@ -1,4 +1,4 @@
-"""Live queries: with low_latency=True, a row is with the reader as soon as it is written."""
+"""Live queries: with low_latency=True, a row reaches the reader as soon as it is written."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from headrace import ConsumerGoneError, RecordBatchReader, SessionContext, Simpl
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 ROWS = 20
 WITHIN = 0.050
-# A row that an operator holds back stays there until more come, and none come before it has arrived.
+# An operator that holds a row back keeps it until more rows come, and here none come before it has arrived.
 HELD = 5.0
 DEADLINE = 10.0
 
@@ -50,7 +50,7 @@ def one_row(key: int) -> pa.RecordBatch:
 
 
 class Arrivals:
-    """When each row came to the reader, taken down by a thread that does nothing else."""
+    """When each row reached the reader, recorded by a thread that does nothing else."""
 
     def __init__(self, reader: RecordBatchReader) -> None:
         self._reader = reader
@@ -77,14 +77,14 @@ class Arrivals:
         return moment
 
     def end(self) -> None:
-        """The stream has ended, and no row came but those taken."""
+        """Assert that the stream has ended and that no other rows came."""
         self._thread.join(DEADLINE)
         assert not self._thread.is_alive()
         assert self._moments.empty()
 
 
 def slowest(write: Callable[[int], None], arrivals: Arrivals, first_key: int = 0) -> float:
-    """The slowest of the rows, each written when the one before has arrived."""
+    """Write each row after the one before has arrived, and return the slowest latency."""
     worst = 0.0
     for key in range(first_key, first_key + ROWS):
         written = time.monotonic()
@@ -94,9 +94,9 @@ def slowest(write: Callable[[int], None], arrivals: Arrivals, first_key: int = 0
 
 
 def assert_live(write: Callable[[int], None], arrivals: Arrivals) -> None:
-    """Every one of the rows comes in time, in the best of five goes: others use this machine too.
+    """Assert that every row arrives in time, in the best of five attempts: other programs use this machine too.
 
-    A row held back fails the first go, whichever it is.
+    A row that is held back fails the first attempt.
     """
     goes = [slowest(write, arrivals, first_key=ROWS * go) for go in range(5)]
     assert min(goes) < WITHIN, goes
@@ -109,8 +109,8 @@ def ctx(request: pytest.FixtureRequest) -> Iterator[SessionContext]:
 
 
 @pytest.mark.parametrize("query", QUERIES.values(), ids=QUERIES)
-def test_a_row_written_to_an_open_push_table_is_with_the_reader_within_50_ms(ctx: SessionContext, query: str) -> None:
-    """S15: for plain, projected and filtered queries of any kind, with SessionContext(low_latency=True)."""
+def test_a_row_written_to_an_open_push_table_reaches_the_reader_within_50_ms(ctx: SessionContext, query: str) -> None:
+    """S15: for plain, projected and filtered queries, with SessionContext(low_latency=True)."""
     with ctx.register_streaming_table("t", SCHEMA) as sink:
         arrivals = Arrivals(ctx.sql(query).execute_stream())
         assert_live(lambda key: sink.write(one_row(key)), arrivals)
@@ -118,8 +118,8 @@ def test_a_row_written_to_an_open_push_table_is_with_the_reader_within_50_ms(ctx
 
 
 @pytest.mark.parametrize("query", ["select k from t where k % 2 = 0", "select k from t where k in (0, 2, 4, 98)"])
-def test_rows_that_do_not_pass_hold_nothing_up(ctx: SessionContext, query: str) -> None:
-    """S15: a row comes at once though the ones around it are filtered out."""
+def test_rows_that_are_filtered_out_delay_no_other_row(ctx: SessionContext, query: str) -> None:
+    """S15: a row arrives at once although the rows around it are filtered out."""
     with ctx.register_streaming_table("t", SCHEMA) as sink:
         arrivals = Arrivals(ctx.sql(query).execute_stream())
         for key in (0, 2, 4, 98):
@@ -138,7 +138,7 @@ def test_rows_that_do_not_pass_hold_nothing_up(ctx: SessionContext, query: str) 
         "select k from (select * from a union all select * from b) limit 1000",
     ],
 )
-def test_a_row_of_either_side_of_a_union_comes_at_once_while_the_other_is_silent(
+def test_a_row_of_either_side_of_a_union_arrives_at_once_while_the_other_side_is_silent(
     ctx: SessionContext, query: str
 ) -> None:
     """S15: UNION ALL of two tables that stay open."""
@@ -150,8 +150,8 @@ def test_a_row_of_either_side_of_a_union_comes_at_once_while_the_other_is_silent
     arrivals.end()
 
 
-def test_a_limit_that_is_reached_ends_the_stream_though_the_producer_stays_open(ctx: SessionContext) -> None:
-    """S15, P7: with the last row that is wanted, not with the next that is written."""
+def test_a_limit_that_is_reached_ends_the_stream_while_the_producer_stays_open(ctx: SessionContext) -> None:
+    """S15, P7: the stream ends with the last row of the limit, not with the next write."""
     with ctx.register_streaming_table("t", SCHEMA) as sink:
         arrivals = Arrivals(ctx.sql(f"select k from t where k % 2 < 2 limit {ROWS}").execute_stream())
         slowest(lambda key: sink.write(one_row(key)), arrivals)
@@ -167,8 +167,8 @@ def write_until_refused(sink: TableSink) -> None:
 
 
 @pytest.mark.parametrize("query", ["select * from t", "select k + 1 as k from t where v like 'r%'"])
-def test_a_row_of_a_pull_table_that_stays_open_comes_at_once(ctx: SessionContext, query: str) -> None:
-    """S15: a provider that waits for its next row is a producer too."""
+def test_a_row_of_a_pull_table_that_stays_open_arrives_at_once(ctx: SessionContext, query: str) -> None:
+    """S15: the provider waits for its next row, like a producer."""
     rows: queue.Queue[int | None] = queue.Queue()
     ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(one_row, iter(rows.get, None))))
     arrivals = Arrivals(ctx.sql(query).execute_stream())
@@ -178,8 +178,8 @@ def test_a_row_of_a_pull_table_that_stays_open_comes_at_once(ctx: SessionContext
 
 
 @pytest.mark.parametrize("query", ["select * from t", "select k + 1 as k from t where v like 'r%'"])
-def test_each_partition_s_reader_is_as_live_as_the_one_for_all(ctx: SessionContext, query: str) -> None:
-    """S15, S13: read by partition, a row comes at once too."""
+def test_a_reader_of_one_partition_is_as_live_as_a_reader_of_all(ctx: SessionContext, query: str) -> None:
+    """S15, S13: a row arrives at once in a partitioned execution too."""
     with ctx.register_streaming_table("t", SCHEMA) as sink:
         (reader,) = ctx.sql(query).execute_stream_partitioned()
         arrivals = Arrivals(reader)
@@ -188,7 +188,7 @@ def test_each_partition_s_reader_is_as_live_as_the_one_for_all(ctx: SessionConte
 
 
 def test_a_parameter_in_a_live_query_is_bound(ctx: SessionContext) -> None:
-    """S15: the plan that is run live has its values in it."""
+    """S15: the live plan contains the bound values."""
     with ctx.register_streaming_table("t", SCHEMA) as sink:
         frame = ctx.sql("select k from t where v = $word and k >= $least", {"word": "row", "least": 0})
         arrivals = Arrivals(frame.execute_stream())
@@ -213,10 +213,10 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("query", WHOLE)
-def test_queries_that_look_at_more_than_one_row_are_as_right_as_without_the_setting(
+def test_queries_that_need_more_than_one_row_return_the_same_rows_with_and_without_the_setting(
     ctx: SessionContext, query: str
 ) -> None:
-    """S15: aggregates, sorts, joins, windows and what is nested in them."""
+    """S15: aggregates, sorts, joins and windows, also nested."""
     keys = range(20_000)
     table = pa.table({"k": pa.array(keys), "v": pa.array(["ab"[key % 2] for key in keys])})
     ctx.register_table("t", SimpleTableProvider(table.schema, lambda: table.to_batches(max_chunksize=1_000)))
@@ -224,8 +224,8 @@ def test_queries_that_look_at_more_than_one_row_are_as_right_as_without_the_sett
     assert [tuple(row.values()) for row in rows.to_pylist()] == WHOLE[query]
 
 
-def test_a_live_query_gives_every_row_of_a_bulk_result_too(ctx: SessionContext) -> None:
-    """S15: rows are handed on as they come, and as many at a time as come."""
+def test_a_live_query_returns_every_row_of_a_bulk_result(ctx: SessionContext) -> None:
+    """S15: rows are passed on as they arrive, and in batches if they arrive in batches."""
     with ctx.register_streaming_table("t", SCHEMA) as sink:
         bulk = pa.record_batch([pa.array(range(100_000)), pa.repeat("row", 100_000)], schema=SCHEMA)
         reader = ctx.sql("select k from t where k % 2 = 0").execute_stream()
@@ -237,6 +237,6 @@ def test_a_live_query_gives_every_row_of_a_bulk_result_too(ctx: SessionContext) 
 
 
 def test_the_setting_that_makes_queries_live_is_documented() -> None:
-    """S15: by its name, where sessions are made."""
+    """S15: SessionContext's documentation names it."""
     assert SessionContext.__doc__ is not None
     assert "low_latency: Emit each row as soon as it arrives" in SessionContext.__doc__

@@ -1,4 +1,4 @@
-"""Memory: a result ten times a budget streams within it, measured as the peak of a process of its own."""
+"""Memory: a result of ten times a budget streams within it, measured as the peak of a separate process."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from headrace import SessionContext, SimpleTableProvider
 MB = 2**20
 DEADLINE = 100.0
 
-# Streams one result and prints by how much the process grew at its peak, and how many bytes came.
-# After its first batch the consumer waits until nothing more is produced: whatever is not held back piles up then.
+# Streams one result and prints by how much the process grew at its peak, and the number of bytes received.
+# After its first batch the consumer waits until no more is produced: without a bound, batches would pile up.
 MEASURE = """
 import json, resource, sys, time
 import numpy as np
@@ -112,7 +112,7 @@ def test_a_result_ten_times_the_budget_streams_within_it() -> None:
 def test_a_result_ten_times_the_budget_streams_within_it_on_any_number_of_partitions(
     partitions: int, rows: int, query: str, table: str
 ) -> None:
-    """S4: a quarter of a gigabyte carries two and a half, in small batches and large."""
+    """S4: 2.5 GiB stream within 0.25 GiB, in small batches and in large ones."""
     budget = 250 * MB
     assert measure(budget=budget, rows=rows, partitions=partitions, query=query, table=table)["growth"] < budget
 
@@ -121,7 +121,7 @@ def test_a_result_ten_times_the_budget_streams_within_it_on_any_number_of_partit
     ("query", "partitions"), [("select * from t order by a", 1), ("select b, a from t where b >= 0 order by a", 2)]
 )
 def test_a_sort_of_more_than_the_memory_limit_spills_instead_of_failing(query: str, partitions: int) -> None:
-    """S4: a sort has to see every row before it gives the first, so the rest goes to disk."""
+    """S4: a sort reads every row before it returns the first, so it writes to disk."""
     rows, batches = 65_536, 80
     schema = pa.schema([("a", pa.int64()), ("b", pa.int64())])
 

@@ -1,4 +1,4 @@
-"""A table read in several parts at the same time."""
+"""A table whose partitions are read at the same time."""
 
 import threading
 
@@ -11,7 +11,7 @@ from headrace import SessionContext
 
 
 class Parts(Provider):
-    """A table in ``count`` parts of three rows each."""
+    """A table in ``count`` partitions of three rows each."""
 
     def __init__(self, count, items=lambda partition: [rows(3 * partition)]):
         super().__init__()
@@ -40,7 +40,7 @@ def numbers(ctx, query="select x from t"):
     return sorted(ctx.sql(query).collect().read_all()["x"].to_pylist())
 
 
-def test_each_part_is_scanned_once_and_told_which_it_is(ctx):
+def test_each_partition_is_scanned_once_with_its_number(ctx):
     """T4, T11: several partitions; scan_with once per partition, every row once, every reader closed once."""
     provider = Parts(5)
     ctx.register_table("t", provider)
@@ -60,8 +60,8 @@ def test_each_part_is_scanned_once_and_told_which_it_is(ctx):
         "select x from t limit 100",
     ],
 )
-def test_the_parts_are_scanned_at_the_same_time(ctx, query):
-    """T11: several partitions scanned in parallel: no part gets on before all have begun."""
+def test_the_partitions_are_scanned_at_the_same_time(ctx, query):
+    """T11: no scan continues before the scans of all partitions have started."""
     together = threading.Barrier(4)
 
     def items(partition):
@@ -74,8 +74,8 @@ def test_the_parts_are_scanned_at_the_same_time(ctx, query):
     assert result == ([sum(range(24))] if "sum" in query else list(range(24)))
 
 
-def test_a_table_in_parts_counts_joins_and_groups(ctx):
-    """T11, T8: the rows of all parts, whatever the query."""
+def test_a_table_in_partitions_can_be_counted_joined_and_grouped(ctx):
+    """T11, T8: with the rows of all partitions, whatever the query."""
     ctx.register_table("t", Parts(3))
     ctx.register_table("one", Parts(1, lambda _: [rows(4)]))
     assert ctx.table("t").count() == 9
@@ -84,8 +84,8 @@ def test_a_table_in_parts_counts_joins_and_groups(ctx):
     assert numbers(ctx, "select max(x) as x from t group by x % 3") == [6, 7, 8]
 
 
-def test_a_limit_ends_all_parts(ctx):
-    """T11, T4: an early end closes the reader of every part that was opened, once."""
+def test_a_limit_ends_the_scans_of_all_partitions(ctx):
+    """T11, T4: an early end closes the reader of every partition that was opened, once."""
     provider = Parts(4, lambda _: endless())
     ctx.register_table("t", provider)
     assert len(numbers(ctx, "select x from t limit 10")) == 10
@@ -94,8 +94,8 @@ def test_a_limit_ends_all_parts(ctx):
         assert reader.closes_in_the_end() == 1
 
 
-def test_an_error_in_one_part_ends_all_parts(ctx):
-    """T11, T5, T4: the error of one part is the query's, and the readers of the others are closed."""
+def test_an_error_in_one_partition_ends_the_scans_of_all(ctx):
+    """T11, T5, T4: the query raises the partition's error, and the other readers are closed."""
     error = ValueError("part 2 is torn")
     provider = Parts(4, lambda partition: [error] if partition == 2 else endless())
     ctx.register_table("t", provider)
@@ -106,14 +106,14 @@ def test_an_error_in_one_part_ends_all_parts(ctx):
         assert reader.closes_in_the_end() == 1
 
 
-def test_parts_without_rows_and_parts_read_without_partition_count_agree(ctx):
-    """T11, T8: empty parts are no end of the others."""
+def test_an_empty_partition_does_not_end_the_query(ctx):
+    """T11, T8: every row of the other partitions is returned."""
     ctx.register_table("t", Parts(4, lambda partition: [] if partition % 2 else [rows(0, 0), rows(3 * partition)]))
     assert numbers(ctx) == [0, 1, 2, 6, 7, 8]
 
 
 @pytest.mark.parametrize("count", [0, -1, True, 1.5, None, "2"], ids=repr)
-def test_a_count_of_parts_that_is_no_count_is_refused_and_nothing_is_registered(count):
+def test_an_invalid_partition_count_is_refused_and_no_table_is_registered(count):
     """T11: partition_count must be a whole number of at least 1."""
     with SessionContext() as ctx:
         with pytest.raises(headrace.InvalidArgumentError) as caught:
@@ -125,8 +125,8 @@ def test_a_count_of_parts_that_is_no_count_is_refused_and_nothing_is_registered(
         assert ctx.table("t").count() == 3
 
 
-def test_partition_count_is_called_once_at_registration_and_what_it_raises_comes_out():
-    """T11, T1: as schema() is; the table then does not exist."""
+def test_partition_count_is_called_once_at_registration_and_its_error_is_raised():
+    """T11, T1: like schema(); after an error the table does not exist."""
     calls = []
 
     class Counting(Parts):
@@ -146,8 +146,8 @@ def test_partition_count_is_called_once_at_registration_and_what_it_raises_comes
     assert calls == [threading.current_thread()]
 
 
-def test_more_parts_than_workers_is_a_clear_error_at_query_start():
-    """T11: never a deadlock; the message names the setting, nothing is scanned and nothing stays held."""
+def test_more_partitions_than_workers_is_a_clear_error_at_query_start():
+    """T11: never a deadlock; the message names the setting, no scan starts and no worker stays claimed."""
     provider = Parts(10_000)
     with SessionContext() as ctx:
         ctx.register_table("many", provider)
@@ -160,8 +160,8 @@ def test_more_parts_than_workers_is_a_clear_error_at_query_start():
         assert ctx.table("some").count() == 150
 
 
-def test_schema_is_checked_in_every_part():
-    """T11, T3: a part of another schema fails the query."""
+def test_the_schema_is_checked_in_every_partition():
+    """T11, T3: a partition with another schema fails the query."""
     wrong = pa.schema([SCHEMA.field("s"), SCHEMA.field("x")])
 
     class OneWrong(Parts):

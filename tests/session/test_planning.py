@@ -1,4 +1,4 @@
-"""How queries over Python tables are planned: the session's settings and memory, and filters that stay SQL's."""
+"""How queries over Python tables are planned: with the session's settings and memory, and with SQL's filters."""
 
 import pyarrow as pa
 import pytest
@@ -9,7 +9,7 @@ from headrace import SessionContext
 
 NAN = float("nan")
 ROWS = pa.table({"id": [1, 2, 3, None], "up": [1, 2, 3, None], "x": [1.0, NAN, -0.0, None]})
-# What the optimiser cannot take apart over views.
+# Queries that the optimiser cannot decorrelate over views.
 NESTED_LATERAL = (
     "select a.id, l.inner_id, l.m from {t}1 a, lateral (select b.id as inner_id, n.id as m from {t}2 as b, lateral "
     "(select {t}3.id from {t}3 where {t}3.up = b.id) as n where b.up = a.id) as l"
@@ -31,25 +31,25 @@ def session():
 
 
 def answers(session, query):
-    """What a query gives over Python tables, and over the same rows in memory."""
+    """Return the rows of a query over Python tables, and over the same rows in memory."""
     tables = [session.sql(query.replace("{t}", name)).collect().read_all() for name in ("t", "memory")]
     return [sorted(map(str, table.to_pylist())) for table in tables]
 
 
-def test_a_setting_changed_by_sql_counts_for_python_tables_too(session):
-    """T9: queries over them are planned in a context of their own, made from the session's as it is."""
+def test_a_setting_changed_by_sql_applies_to_queries_over_python_tables(session):
+    """T9: such queries are planned in a separate context, a copy of the session's current one."""
     session.sql("set datafusion.execution.target_partitions = 7").collect()
     assert "partitioning=RoundRobinBatch(7)" in plans(session, "select id from t where x > 1")
 
 
-def test_tables_made_by_sql_after_a_query_are_known_to_the_next(session):
-    """T9: as above, for tables."""
+def test_tables_created_by_sql_after_a_query_are_known_to_the_next_query(session):
+    """T9: the copy of the context has the tables too."""
     session.sql("create table u as select id + 1 as id from t").collect()
     assert session.sql("select t.id from t join u on t.id = u.id").count() == 2
 
 
 def test_queries_over_python_tables_share_the_sessions_memory_limit():
-    """S10: one pool, whichever context plans."""
+    """S10: all contexts share one memory pool."""
     rows = pa.table({"x": range(400_000)})
     with SessionContext(memory_limit="2MB", spill=False, target_partitions=1) as session:
         session.register_table("t", scanning(lambda: rows, rows.schema))
@@ -57,7 +57,7 @@ def test_queries_over_python_tables_share_the_sessions_memory_limit():
             session.sql("select x, count(*) from t group by x order by 2").collect()
 
 
-def test_correlated_queries_inside_one_another_are_answered(session):
+def test_nested_correlated_queries_return_the_rows_that_they_return_in_memory(session):
     """T9: the same rows as over a table in memory."""
     ours, in_memory = answers(session, NESTED_LATERAL)
     assert ours == in_memory
@@ -65,13 +65,13 @@ def test_correlated_queries_inside_one_another_are_answered(session):
 
 
 @pytest.mark.parametrize("condition", ["a.x > 1", "a.id not in (2, 3)", "a.x = 0", "a.x <> 5", "not (a.id > 1)"])
-def test_filters_of_such_queries_have_sqls_meaning(session, condition):
-    """T9: nothing is filtered by pyarrow, for which NaN, NOT IN and the two zeros mean something else."""
+def test_filters_of_nested_correlated_queries_have_sqls_meaning(session, condition):
+    """T9: pyarrow filters nothing; NaN, NOT IN and the two zeros mean something else to it."""
     ours, in_memory = answers(session, f"{NESTED_LATERAL} where {condition}")
     assert ours == in_memory
 
 
-def test_a_frame_made_from_such_a_query_is_planned_like_it(session):
+def test_a_frame_derived_from_a_nested_correlated_query_is_planned_like_it(session):
     """T9: filters, unions and limits that are added later."""
     frame = session.sql(NESTED_LATERAL.replace("{t}", "t"))
     assert frame.filter("id not in (1)").union(session.sql("select id, id as inner_id, id as m from t")).count() == 6
@@ -80,8 +80,8 @@ def test_a_frame_made_from_such_a_query_is_planned_like_it(session):
 
 
 @pytest.mark.parametrize("made", ["table", "view"])
-def test_such_a_query_cannot_create_anything_from_python_tables(session, made):
-    """T9: there its conditions would be lost; over tables in memory it can."""
+def test_a_nested_correlated_query_over_python_tables_cannot_create_a_table_or_view(session, made):
+    """T9: its conditions would be lost there; over tables in memory it can."""
     with pytest.raises(headrace.PlanError, match="LATERAL") as caught:
         session.sql(f"create {made} u as {NESTED_LATERAL.replace('{t}', 't')}")
     assert "run the SELECT by itself" in str(caught.value)
@@ -90,15 +90,15 @@ def test_such_a_query_cannot_create_anything_from_python_tables(session, made):
     assert session.sql("select * from u").count() == 3
 
 
-def test_a_view_inside_such_a_query_is_refused(session):
-    """T9: a view of Python tables cannot be planned in another way."""
+def test_a_view_inside_a_nested_correlated_query_is_refused(session):
+    """T9: a view of Python tables cannot be planned over plain columns."""
     session.sql("create view t3_seen as select id, up from t3").collect()
     query = NESTED_LATERAL.replace("{t}3", "t3_seen").replace("{t}", "t")
     with pytest.raises(headrace.PlanError, match="LATERAL"):
         session.sql(query)
 
 
-def test_the_schema_is_known_before_the_first_batch_and_is_what_comes(session):
+def test_the_schema_before_the_first_batch_is_the_schema_of_the_batches(session):
     """S1: the types after coercion, for frames and readers alike."""
     frame = session.sql("select id as a from t union all select 2.5 union all select null")
     schema = frame.schema()
@@ -109,7 +109,7 @@ def test_the_schema_is_known_before_the_first_batch_and_is_what_comes(session):
 
 
 def test_a_file_cannot_be_named_by_its_path(session, tmp_path):
-    """T9: nor in a statement that creates a table from rows of Python tables."""
+    """T9: not even in a statement that creates a table from rows of Python tables."""
     path = tmp_path / "rows.csv"
     path.write_text("a\n1\n")
     for statement in (

@@ -1,4 +1,4 @@
-"""How a scan ends: its reader is closed once, its errors come out whole."""
+"""How a scan ends: its reader is closed once, and its errors are raised with their cause."""
 
 import gc
 import threading
@@ -52,7 +52,7 @@ def test_the_reader_is_closed_exactly_once_by_the_thread_that_read_it(how, low_l
     ids=["first batch", "second batch", "interrupted", "wrong batch"],
 )
 def test_the_reader_is_closed_exactly_once_after_an_error(ctx, items):
-    """T4: on error, whoever made it."""
+    """T4: after an error of the reader, of the interpreter or of the schema check."""
     provider = Provider(lambda: items)
     ctx.register_table("t", provider)
     with pytest.raises((headrace.TableError, KeyboardInterrupt)):
@@ -60,8 +60,8 @@ def test_the_reader_is_closed_exactly_once_after_an_error(ctx, items):
     assert provider.readers[0].closes_in_the_end() == 1
 
 
-def test_an_error_elsewhere_in_the_query_closes_the_reader(ctx):
-    """T4: on error, also when it is the query's own or another table's."""
+def test_an_error_outside_of_the_scan_closes_the_reader(ctx):
+    """T4: the error is in the query itself or in another table."""
     provider = Provider(endless)
     ctx.register_table("t", provider)
     ctx.register_table("broken", raising(ValueError("boom")))
@@ -74,7 +74,7 @@ def test_an_error_elsewhere_in_the_query_closes_the_reader(ctx):
 
 
 def test_a_reader_is_closed_as_soon_as_its_part_of_the_query_is_done(ctx):
-    """T4: on LIMIT, though the rest of the query goes on."""
+    """T4: LIMIT closes the reader while the rest of the query still runs."""
     go_on = threading.Event()
 
     def items():
@@ -104,7 +104,7 @@ def _generator(finished):
 
 
 class _Exporting:
-    """No reader, only a stream to export; there is nothing on it to close."""
+    """Not a reader: it can only export a stream, and has no close()."""
 
     def __init__(self, finished):
         self._finished = finished
@@ -123,8 +123,8 @@ SOURCES = {
 
 @pytest.mark.parametrize("how", ["limit", "closed", "dropped"])
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_kind_of_source_is_released_when_the_query_leaves(ctx, source, how):
-    """T4: what has no close() of its own that helps is let go of, without waiting for a garbage collection."""
+def test_every_kind_of_source_is_released_when_the_query_ends_early(ctx, source, how):
+    """T4: a source whose close() does not help is dropped, without waiting for a garbage collection."""
     finished = threading.Event()
     ctx.register_table("t", scanning(lambda: SOURCES[source](finished)))
     gc.disable()
@@ -142,8 +142,8 @@ def test_every_kind_of_source_is_released_when_the_query_leaves(ctx, source, how
         gc.enable()
 
 
-def test_an_error_in_close_at_the_end_fails_the_query_and_after_limit_is_nobodys(ctx):
-    """T4, T5: what close() raises is no silent end; a query that left early has its rows already."""
+def test_an_error_in_close_fails_the_query_at_the_end_but_not_after_a_limit(ctx):
+    """T4, T5: an error at the end is never a silent end; a query that ended early already has its rows."""
 
     class Stuck(Reader):
         def close(self):
@@ -188,7 +188,7 @@ class OurError(Exception):
     ],
     ids=lambda value: repr(value) if isinstance(value, BaseException) else "",
 )
-def test_an_exception_from_scan_surfaces_with_table_class_message_and_original(ctx, error, text, query):
+def test_an_exception_from_scan_is_raised_with_the_table_class_message_and_cause(ctx, error, text, query):
     """T5: the table's name, the exception's class and message, the original object as __cause__."""
     ctx.register_table("paper", raising(error))
     with pytest.raises(headrace.TableError) as caught:
@@ -199,8 +199,8 @@ def test_an_exception_from_scan_surfaces_with_table_class_message_and_original(c
     assert caught.value.__cause__ is error
 
 
-def test_the_traceback_of_the_original_leads_into_the_providers_code(ctx):
-    """T5: the original as __cause__ is of use only with where it was raised."""
+def test_the_traceback_of_the_cause_leads_into_the_providers_code(ctx):
+    """T5: the cause alone would not show where it was raised."""
 
     def scan_that_breaks():
         raise OurError("here")
@@ -216,7 +216,7 @@ def test_the_traceback_of_the_original_leads_into_the_providers_code(ctx):
     assert "scan_that_breaks" in names
 
 
-def test_an_exception_whose_text_cannot_be_made_is_still_an_error_and_no_hang(ctx):
+def test_an_exception_whose_text_cannot_be_made_is_raised_and_does_not_hang(ctx):
     """T5: whatever a provider raises ends the query."""
 
     class UnprintableError(Exception):
@@ -231,8 +231,8 @@ def test_an_exception_whose_text_cannot_be_made_is_still_an_error_and_no_hang(ct
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, SystemExit])
-def test_an_interrupt_inside_a_scan_comes_out_as_itself(ctx, kind):
-    """T5: KeyboardInterrupt and SystemExit are no failures of a table."""
+def test_an_interrupt_inside_a_scan_is_raised_unchanged(ctx, kind):
+    """T5: KeyboardInterrupt and SystemExit are not failures of a table."""
     ctx.register_table("t", raising(kind()))
     with pytest.raises(kind):
         in_time(ctx.sql("select * from t").collect)
@@ -251,8 +251,8 @@ def test_an_interrupt_inside_a_scan_comes_out_as_itself(ctx, kind):
     ],
 )
 @pytest.mark.parametrize("good", [0, 1, 4])
-def test_when_streaming_the_batches_before_the_error_come_first(query, settings, good):
-    """T5: an error of batch k comes after the k-1 batches before it; then the stream is over."""
+def test_a_streamed_result_returns_the_batches_before_the_error_first(query, settings, good):
+    """T5: an error in batch k is raised after the k-1 batches before it; then the stream is over."""
     error = OurError("torn")
     provider = Provider(lambda: [*(rows(3 * i) for i in range(good)), error])
     with SessionContext(**settings) as ctx:
@@ -270,8 +270,8 @@ def test_when_streaming_the_batches_before_the_error_come_first(query, settings,
 @pytest.mark.parametrize(
     "query", ["select * from t where x >= 0", "select sum(x) from t", "select * from t order by x"]
 )
-def test_an_error_after_rows_is_never_a_silent_end_whatever_the_query_holds_back(ctx, query):
-    """T5: where the engine gathers rows there may be none before the error, but the error always comes."""
+def test_an_error_after_rows_is_never_a_silent_end_even_if_operators_buffer_rows(ctx, query):
+    """T5: if the engine buffers rows, they may be missing before the error, but the error is always raised."""
     error = OurError("torn")
     ctx.register_table("t", Provider(lambda: [rows(0), rows(3), error]))
     with ctx.sql(query).execute_stream() as stream, pytest.raises(headrace.TableError) as caught:
@@ -280,7 +280,7 @@ def test_an_error_after_rows_is_never_a_silent_end_whatever_the_query_holds_back
 
 
 def test_the_error_of_a_provider_inside_another_providers_query_names_both(ctx):
-    """T5, T10: errors pass through a provider that queries the same session, each table named."""
+    """T5, T10: errors pass through a provider that queries the same session, and the message names each table."""
     error = OurError("deep")
     ctx.register_table("inner", raising(error))
     ctx.register_table("outer", scanning(lambda: ctx.sql("select * from inner").collect()))
@@ -289,8 +289,8 @@ def test_the_error_of_a_provider_inside_another_providers_query_names_both(ctx):
     assert caught.value.__cause__.__cause__ is error
 
 
-def test_a_provider_that_executes_one_frame_twice_is_told_which_table_it_was(ctx):
-    """T5: an error of ours that the provider ran into is the provider's, not the caller's query's."""
+def test_a_provider_that_executes_one_frame_twice_fails_the_query_with_an_error_that_names_its_table(ctx):
+    """T5: an error of headrace inside a provider is the provider's error, not one of the caller's query."""
     ctx.register_table("base", Provider())
     frame = ctx.sql("select * from base")
     ctx.register_table("t", scanning(frame.collect))
@@ -300,7 +300,7 @@ def test_a_provider_that_executes_one_frame_twice_is_told_which_table_it_was(ctx
 
 
 def test_the_session_and_the_table_stay_usable_after_errors(ctx):
-    """T5: an error is the query's alone, and holds no worker."""
+    """T5: an error ends only its query, and releases its worker."""
     broken = [True]
 
     def scan():

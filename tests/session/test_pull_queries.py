@@ -1,4 +1,4 @@
-"""Queries over pull tables: every row and nothing else, also side by side and from inside a provider."""
+"""Queries over pull tables return every row once, also concurrently and from inside a provider."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -47,23 +47,23 @@ class _Exporting:
 
 
 @pytest.mark.parametrize("kind", RETURNED)
-def test_scan_may_return_anything_that_holds_batches(ctx, kind):
-    """T2, T7: a reader, a stream, a table, a batch or a generator of batches, anew on every call."""
+def test_scan_may_return_any_object_that_contains_batches(ctx, kind):
+    """T2, T7: a reader, a stream, a table, a batch or a generator of batches; a new one on every call."""
     ctx.register_table("t", scanning(RETURNED[kind]))
     for _ in range(2):
         assert values(ctx, "select x, s from t") == [(i, f"r{i}") for i in range(6)]
         assert values(ctx, "select count(*), sum(x) from t where s <> 'r5'") == [(5, 10)]
 
 
-def test_scan_may_return_another_librarys_frame(ctx):
-    """T2: anything with __arrow_c_stream__ is a reader."""
+def test_scan_may_return_a_frame_of_another_library(ctx):
+    """T2: any object with __arrow_c_stream__ is a reader."""
     frame = polars.DataFrame({"n": [1, 2, 3]})
     ctx.register_table("t", scanning(lambda: frame, pa.schema([("n", pa.int64())])))
     assert values(ctx, "select sum(n) from t") == [(6,)]
 
 
 def test_scan_may_return_a_result_of_the_same_session(ctx):
-    """T10: one table built on another, streaming through both."""
+    """T10: one table reads another, and both stream."""
     base = Provider(endless)
     ctx.register_table("base", base)
     query = "select x, s from base where x % 2 = 0"
@@ -79,7 +79,7 @@ def test_scan_may_return_a_result_of_the_same_session(ctx):
 
 @pytest.mark.parametrize("items", [[], [EMPTY], [EMPTY, EMPTY]], ids=["no batch", "an empty batch", "two empty ones"])
 def test_an_empty_stream_gives_no_rows_and_keeps_the_schema(ctx, items):
-    """T8: empty stream: no rows, schema kept."""
+    """T8: no rows, and the schema is kept."""
     ctx.register_table("t", Provider(lambda: items))
     result = ctx.sql("select * from t").collect()
     assert result.schema.equals(SCHEMA)
@@ -114,14 +114,14 @@ def test_a_zero_row_batch_is_not_the_end(ctx, where):
         ("select count(*) from (select 1 from t union all select 2 from t)", [(12,)]),
     ],
 )
-def test_the_row_count_survives_when_no_column_is_read(ctx, query, answer):
-    """T8: `count(*)` and `select 1 from t` keep the row count, empty batches among them or not."""
+def test_the_row_count_is_kept_when_no_column_is_read(ctx, query, answer):
+    """T8: `count(*)` and `select 1 from t` keep the row count, with or without empty batches."""
     ctx.register_table("t", Provider(lambda: [EMPTY, rows(0, 1), rows(1, 5), EMPTY]))
     assert values(ctx, query) == answer
 
 
-def test_the_row_count_survives_many_batches_gathered_together(ctx):
-    """T8: batches gathered on the way to the engine without any column keep their rows."""
+def test_the_row_count_is_kept_when_many_batches_are_combined(ctx):
+    """T8: batches that are combined without any column keep their row count."""
     ctx.register_table("t", Provider(lambda: [rows(i, 1) for i in range(500)]))
     assert values(ctx, "select count(*) from t") == [(500,)]
     assert len(values(ctx, "select 1 from t")) == 500
@@ -130,8 +130,8 @@ def test_the_row_count_survives_many_batches_gathered_together(ctx):
 # -- joins and other shapes -----------------------------------------------------------------------------
 
 
-def test_two_tables_join(ctx):
-    """T10: two tables join, also with a push table and a table in memory."""
+def test_two_tables_can_be_joined(ctx):
+    """T10: also with a push table and with a table in memory."""
     ctx.register_table("left_table", Provider(lambda: [rows(0), rows(3)]))
     ctx.register_table("right_table", Provider(lambda: [rows(2), rows(5)]))
     ctx.register_arrow("memory", pa.table({"x": [4, 5, 6]}))
@@ -150,7 +150,7 @@ def test_two_tables_join(ctx):
 
 
 def test_a_table_joins_itself_with_independent_readers(ctx):
-    """T10, T2: a self-join reads two fresh readers."""
+    """T10, T2: a self-join reads two separate readers."""
     provider = Provider()
     ctx.register_table("t", provider)
     pairs = values(ctx, "select a.x, b.x from t a join t b on a.x = b.x + 1 order by 1")
@@ -173,8 +173,8 @@ def test_a_table_joins_itself_with_independent_readers(ctx):
         ("select distinct x / 4 from t order by 1", [(0,), (1,)]),
     ],
 )
-def test_the_usual_queries_give_the_right_rows(ctx, query, answer):
-    """T9: projection and filters give right rows though the provider ignores them."""
+def test_common_queries_return_the_correct_rows(ctx, query, answer):
+    """T9: projection and filters return correct rows although the provider ignores them."""
     ctx.register_table("t", Provider())
     assert values(ctx, query) == answer
 
@@ -183,7 +183,7 @@ def test_the_usual_queries_give_the_right_rows(ctx, query, answer):
 
 
 def test_concurrent_queries_do_not_share_readers(ctx):
-    """T10: as many readers as queries, each read by one thread, each query complete."""
+    """T10: as many readers as queries, each read by one thread, and each query returns every row."""
     together = threading.Barrier(8)
 
     class Shared(Provider):
@@ -201,7 +201,7 @@ def test_concurrent_queries_do_not_share_readers(ctx):
 
 
 def test_a_slow_provider_does_not_stall_an_unrelated_query(ctx):
-    """T10: providers stuck in scan() or between batches hold up nobody else."""
+    """T10: providers that block in scan() or between batches delay no other query."""
     go_on = threading.Event()
     started = threading.Semaphore(0)
 
@@ -233,7 +233,7 @@ def test_a_slow_provider_does_not_stall_an_unrelated_query(ctx):
 
 
 def test_a_provider_may_query_the_same_session_inside_scan(ctx):
-    """T10: neither a deadlock nor a crash, also several levels deep and with every level executing."""
+    """T10: no deadlock and no crash, also several levels deep, with every level executing."""
     ctx.register_table("level0", Provider())
 
     def level(below):
@@ -245,7 +245,7 @@ def test_a_provider_may_query_the_same_session_inside_scan(ctx):
 
 
 def test_a_provider_may_query_the_same_session_for_each_batch(ctx):
-    """T10: inside read_next_batch too."""
+    """T10: read_next_batch may query the session too."""
     ctx.register_table("base", Provider())
 
     class Looking(Reader):
@@ -259,8 +259,8 @@ def test_a_provider_may_query_the_same_session_for_each_batch(ctx):
     assert in_time(lambda: values(ctx, "select count(*) from t a join t b on a.x = b.x")) == [(19,)]
 
 
-def test_many_providers_query_the_same_session_at_the_same_time(ctx):
-    """T10: with every scan waiting for a query of its own, the session still moves."""
+def test_many_providers_may_query_the_same_session_at_the_same_time(ctx):
+    """T10: every scan waits for its inner query, and the session makes progress."""
     together = threading.Barrier(12)
     ctx.register_table("base", Provider())
 
@@ -274,7 +274,7 @@ def test_many_providers_query_the_same_session_at_the_same_time(ctx):
 
 
 def test_a_provider_may_change_the_tables_of_its_session_inside_scan(ctx):
-    """T10, T12: register and deregister from a worker thread while the query runs."""
+    """T10, T12: register and deregister on a worker thread while the query runs."""
 
     def scan():
         ctx.register_table("extra", Provider())
@@ -290,7 +290,7 @@ def test_a_provider_may_change_the_tables_of_its_session_inside_scan(ctx):
 
 
 @pytest.mark.parametrize("batches", [1, 50])
-def test_a_write_from_inside_scan_works_and_the_query_may_start_first(ctx, batches):
+def test_scan_may_write_to_a_push_table_and_the_query_may_start_before_the_write(ctx, batches):
     """P11, T10: a provider feeds a push table of the same query through a channel of one batch."""
     sink = ctx.register_streaming_table("pushed", SCHEMA, capacity=1)
 
@@ -305,8 +305,8 @@ def test_a_write_from_inside_scan_works_and_the_query_may_start_first(ctx, batch
     assert in_time(lambda: values(ctx, query)) == [(3 + 3 * batches, 3 + sum(range(3 * batches)))]
 
 
-def test_a_provider_may_read_the_push_table_another_thread_feeds(ctx):
-    """P11, T10: the query starts first and waits for the first write, inside a scan as anywhere."""
+def test_a_provider_may_read_a_push_table_that_another_thread_writes_to(ctx):
+    """P11, T10: the inner query starts first and waits for the first write."""
     sink = ctx.register_streaming_table("pushed", SCHEMA)
     started = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What a pull table cannot be, and that the message says what to do instead."""
+"""Invalid pull tables are refused, and the message says what to do instead."""
 
 import threading
 
@@ -20,7 +20,7 @@ from headrace import SessionContext, SimpleTableProvider, TableProvider
     ],
     ids=repr,
 )
-def test_scan_must_return_something_that_holds_batches(ctx, returned, message):
+def test_scan_must_return_an_object_that_contains_batches(ctx, returned, message):
     """T6: scan() returning None (or no Arrow data) is a clear error that says what to return."""
     ctx.register_table("t", scanning(lambda: returned))
     with pytest.raises(headrace.TableError, match=message) as caught:
@@ -38,8 +38,8 @@ def test_scan_must_return_something_that_holds_batches(ctx, returned, message):
     ],
     ids=["None", "a list", "no column", "twice the same"],
 )
-def test_schema_must_return_a_schema_a_table_can_have(ctx, schema, message):
-    """T1, T6: schema() returning None is a clear error, and nothing is registered."""
+def test_schema_must_return_a_schema_that_a_table_can_have(ctx, schema, message):
+    """T1, T6: schema() returning None is a clear error, and no table is registered."""
 
     class Odd(Provider):
         def schema(self):
@@ -51,8 +51,8 @@ def test_schema_must_return_a_schema_a_table_can_have(ctx, schema, message):
 
 
 @pytest.mark.parametrize("name", [None, "", "  ", 5, b"t"], ids=repr)
-def test_a_name_must_be_text_that_is_not_empty(ctx, name):
-    """T6: a None or empty name is a clear error wherever a name is given."""
+def test_a_name_must_be_a_non_empty_string(ctx, name):
+    """T6: a None or empty name is a clear error in every method that takes a name."""
     provider = Provider()
     calls = [
         lambda: ctx.register_table(name, provider),
@@ -74,7 +74,7 @@ def test_a_name_must_be_text_that_is_not_empty(ctx, name):
 
 @pytest.mark.parametrize("provider", [None, 5, SCHEMA, object(), pa.table({"x": [1]})], ids=lambda p: type(p).__name__)
 def test_a_provider_must_have_schema_and_scan(ctx, provider):
-    """T6: what is no provider is refused with what to use instead."""
+    """T6: any other object is refused, and the message says what to use instead."""
     with pytest.raises(
         headrace.InvalidArgumentError, match=r"(?s)schema\(\) and scan\(\).*Hint: .*TableProvider.*register_arrow"
     ):
@@ -83,14 +83,14 @@ def test_a_provider_must_have_schema_and_scan(ctx, provider):
 
 
 def test_a_provider_class_in_place_of_a_provider_is_refused_clearly(ctx):
-    """T6: forgetting the parentheses is a clear error, not a missing argument somewhere inside."""
+    """T6: missing parentheses are a clear error, not a TypeError about a missing argument."""
     with pytest.raises(headrace.InvalidArgumentError, match="Provider"):
         ctx.register_table("t", Provider)
     assert not ctx.table_exists("t")
 
 
-def test_a_closed_session_refuses_everything_and_says_what_to_do():
-    """T6: a closed session is a clear error, and a provider is not asked for anything."""
+def test_a_closed_session_refuses_every_call_and_says_what_to_do():
+    """T6: the error is clear, and no method of the provider is called."""
     ctx = SessionContext()
     ctx.register_table("t", Provider())
     frame = ctx.sql("select * from t")
@@ -118,7 +118,7 @@ def test_a_closed_session_refuses_everything_and_says_what_to_do():
 
 
 def test_a_simple_provider_works_without_subclassing(ctx):
-    """T7: SimpleTableProvider(schema, scan) is a whole table."""
+    """T7: SimpleTableProvider(schema, scan) is a complete table."""
     calls = []
 
     def scan():
@@ -152,8 +152,8 @@ def test_a_simple_provider_refuses_none_at_construction(schema, scan, message):
         SimpleTableProvider(schema, scan)
 
 
-def test_an_abstract_provider_without_scan_cannot_be_made():
-    """T7, T11: schema and scan must be written, the rest has defaults."""
+def test_a_provider_class_without_scan_cannot_be_instantiated():
+    """T7, T11: schema and scan must be implemented; the other methods have defaults."""
 
     class OnlySchema(TableProvider):
         def schema(self):

@@ -1,4 +1,4 @@
-"""Registering a provider, how often it is called, and what its reader must look like."""
+"""Registering a provider, how often its methods are called, and which readers are accepted."""
 
 import gc
 import threading
@@ -15,7 +15,7 @@ from headrace import SessionContext
 
 
 def test_schema_is_called_once_on_the_callers_thread_however_often_the_table_is_queried(ctx):
-    """T1: schema() is called exactly once, at registration, on the caller's thread."""
+    """T1: exactly once, at registration."""
     provider = Provider()
     ctx.register_table("t", provider)
     assert provider.schema_threads == [threading.current_thread()]
@@ -27,7 +27,7 @@ def test_schema_is_called_once_on_the_callers_thread_however_often_the_table_is_
     assert provider.schema_threads == [threading.current_thread()]
 
 
-def test_what_schema_raises_comes_out_of_register_table_as_it_is_and_nothing_is_registered(ctx):
+def test_register_table_raises_what_schema_raises_and_registers_no_table(ctx):
     """T1: registration fails with the original exception and the table does not exist."""
     error = LookupError("no such source")
 
@@ -45,7 +45,7 @@ def test_what_schema_raises_comes_out_of_register_table_as_it_is_and_nothing_is_
     assert ctx.table("t").count() == 6
 
 
-def test_a_table_can_be_registered_from_inside_schema_of_another(ctx):
+def test_schema_may_register_another_table(ctx):
     """T1: schema() runs on the caller's thread, so it may use the session it is registered in."""
 
     class Deriving(Provider):
@@ -59,7 +59,7 @@ def test_a_table_can_be_registered_from_inside_schema_of_another(ctx):
 
 @pytest.mark.parametrize("name", ["t", "T"])
 def test_a_duplicate_name_is_refused_and_leaves_the_earlier_table_unharmed(ctx, name):
-    """T12, T1: a duplicate name is an error; the later provider is not even asked for its schema."""
+    """T12, T1: a duplicate name is an error; schema() of the later provider is not called."""
     earlier, later = Provider(), Provider()
     ctx.register_table("t", earlier)
     with pytest.raises(headrace.TableExistsError, match=r"'t'.*Hint: deregister it first, or choose another name"):
@@ -70,8 +70,8 @@ def test_a_duplicate_name_is_refused_and_leaves_the_earlier_table_unharmed(ctx, 
 
 
 @pytest.mark.parametrize("kind", ["push", "arrow", "view"])
-def test_a_name_taken_by_any_kind_of_table_is_refused(ctx, kind):
-    """T12: names are shared by all tables of a session."""
+def test_a_name_used_by_any_kind_of_table_is_refused(ctx, kind):
+    """T12: all tables of a session share their names."""
     sink = None
     if kind == "push":
         sink = ctx.register_streaming_table("t", SCHEMA)
@@ -87,7 +87,7 @@ def test_a_name_taken_by_any_kind_of_table_is_refused(ctx, kind):
     assert ctx.table("t").count() == (1 if kind == "view" else 3)
 
 
-def test_deregistering_makes_the_name_unknown_and_free(ctx):
+def test_deregistering_a_table_makes_its_name_unknown_and_free(ctx):
     """T12: deregister_table and table_exists."""
     ctx.register_table("t", Provider())
     assert ctx.table_exists("t")
@@ -102,8 +102,8 @@ def test_deregistering_makes_the_name_unknown_and_free(ctx):
     assert ctx.table("t").count() == 1
 
 
-def test_a_running_query_finishes_though_its_table_is_deregistered(ctx):
-    """T12: deregister_table lets running queries finish."""
+def test_a_running_query_finishes_after_its_table_is_deregistered(ctx):
+    """T12: deregister_table does not end running queries."""
     go_on = threading.Event()
 
     def items():
@@ -122,8 +122,8 @@ def test_a_running_query_finishes_though_its_table_is_deregistered(ctx):
     assert provider.readers[0].closes_in_the_end() == 1
 
 
-def test_a_deregistered_provider_is_let_go_of(ctx):
-    """T12: a session that lives long and registers tables again and again does not keep them all."""
+def test_a_deregistered_provider_is_released(ctx):
+    """T12: a long-lived session that registers many tables does not keep deregistered ones."""
     provider = Provider()
     ctx.register_table("t", provider)
     ctx.sql("select * from t").collect()
@@ -167,7 +167,7 @@ def test_scan_is_called_once_per_physical_scan(query, scans, low_latency):
 
 
 def test_n_queries_scan_n_times_each_on_a_worker_thread(ctx):
-    """T2: scan() is called on a worker thread, anew for every query."""
+    """T2: scan() is called on a worker thread, once more for every query."""
     provider = Provider()
     ctx.register_table("t", provider)
     for number in range(1, 6):
@@ -177,7 +177,7 @@ def test_n_queries_scan_n_times_each_on_a_worker_thread(ctx):
     assert threading.current_thread() not in provider.scan_threads
 
 
-def test_planning_looking_and_failing_to_plan_scan_nothing(ctx):
+def test_planning_inspecting_and_failing_to_plan_scan_no_table(ctx):
     """T2: schema(), explain(), a frame never executed and a query that cannot be planned call no scan()."""
     provider = Provider()
     ctx.register_table("t", provider)
@@ -208,8 +208,8 @@ OTHER_SCHEMAS = {
 
 @pytest.mark.parametrize("query", ["select * from t", "select x, s from t where x > 1", "select count(*) from t"])
 @pytest.mark.parametrize("difference", OTHER_SCHEMAS)
-def test_a_reader_of_another_schema_fails_the_query_and_names_both(ctx, difference, query):
-    """T3: an extra column, another type, order, name or nullability fails the query and names both schemas."""
+def test_a_reader_with_another_schema_fails_the_query_and_the_message_has_both(ctx, difference, query):
+    """T3: an extra column, another type, order, name or nullability; both schemas are in the message."""
     other = OTHER_SCHEMAS[difference]
     if difference == "a missing column" and "count" in query:
         pytest.skip("the one column asked for is what a provider may give")
@@ -228,7 +228,7 @@ def test_a_reader_of_another_schema_fails_the_query_and_names_both(ctx, differen
 
 
 @pytest.mark.parametrize("difference", OTHER_SCHEMAS)
-def test_a_batch_that_differs_from_its_readers_own_schema_fails_the_query_after_the_good_ones(ctx, difference):
+def test_a_batch_that_differs_from_its_readers_schema_fails_the_query_after_the_valid_batches(ctx, difference):
     """T3, T5: a reader whose batches differ from its own schema fails; the batches before come first."""
     wrong = pa.RecordBatch.from_pylist([], schema=OTHER_SCHEMAS[difference])
     reader = Reader([rows(0), wrong, rows(3)])
@@ -242,8 +242,8 @@ def test_a_batch_that_differs_from_its_readers_own_schema_fails_the_query_after_
 
 
 @pytest.mark.parametrize("item", [None, 5, [1, 2], pa.table({"x": [1], "s": ["a"]})], ids=repr)
-def test_something_that_is_no_batch_fails_the_query(ctx, item):
-    """T3, T6: what a reader hands out must be record batches; the engine never sees anything else."""
+def test_an_item_that_is_not_a_batch_fails_the_query(ctx, item):
+    """T3, T6: a reader must return record batches; the engine never gets anything else."""
     ctx.register_table("t", scanning(lambda: Reader([rows(0), item])))
     with pytest.raises(headrace.TableError, match=r"'t'.*RecordBatch"):
         ctx.sql("select * from t").collect()
@@ -251,7 +251,7 @@ def test_something_that_is_no_batch_fails_the_query(ctx, item):
 
 
 def test_a_null_in_a_column_declared_not_null_fails_the_query_and_names_the_column(ctx):
-    """T3: nullability holds for the values too."""
+    """T3: nullability applies to the values too."""
     schema = pa.schema([pa.field("x", pa.int64(), nullable=False)])
     batch = pa.RecordBatch.from_arrays([pa.array([1, None])], schema=schema)
     ctx.register_table("t", scanning(lambda: Reader([batch], schema), schema))
@@ -259,7 +259,7 @@ def test_a_null_in_a_column_declared_not_null_fails_the_query_and_names_the_colu
         ctx.sql("select x from t").collect()
 
 
-def test_metadata_alone_is_no_difference_and_the_registered_one_is_kept(ctx):
+def test_readers_may_differ_in_metadata_and_the_registered_metadata_is_kept(ctx):
     """T3, T13: fields are compared, metadata is not; the result has the registered table's."""
     ours = SCHEMA.with_metadata({"owner": "table"})
     theirs = pa.schema([pa.field("x", pa.int64(), metadata={"unit": "m"}), SCHEMA.field("s")], {"owner": "reader"})

@@ -1,4 +1,4 @@
-"""Push tables written to from event loops."""
+"""Push tables that event loops write to."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace import SessionContext, TableSink
 
 
 def test_write_async_feeds_a_query_without_blocking_the_loop(ctx: SessionContext) -> None:
-    """P15: two coroutines write through a channel of one while a third goes on."""
+    """P15: two coroutines write through a channel of one batch, and a third coroutine keeps running."""
 
     async def produce(sink: TableSink, first: int) -> None:
         for number in range(100):
@@ -33,7 +33,7 @@ def test_write_async_feeds_a_query_without_blocking_the_loop(ctx: SessionContext
     assert [row for row in rows if row >= 100] == list(range(100, 200))
 
 
-def test_a_query_read_and_fed_in_one_event_loop(ctx: SessionContext) -> None:
+def test_one_event_loop_can_write_to_a_query_and_read_it(ctx: SessionContext) -> None:
     """P15: neither side blocks the other."""
 
     async def produce(sink: TableSink) -> None:
@@ -53,7 +53,7 @@ def test_a_query_read_and_fed_in_one_event_loop(ctx: SessionContext) -> None:
 
 
 def test_a_cancelled_write_async_queues_nothing(ctx: SessionContext) -> None:
-    """P15: the query sees only what was written."""
+    """P15: the query gets only the batches that were written."""
 
     async def main() -> None:
         with pytest.raises(TimeoutError):

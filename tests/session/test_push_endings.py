@@ -1,4 +1,4 @@
-"""Push tables that end early: the consumer leaves, the table or session goes, the producer drops its sink."""
+"""Push tables that end early: the consumer or the table goes away, the session closes, the producer drops its sink."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.background import SECONDS, Background
 PROMPTLY = 1.0
 
 
-# Enough rows that no operator holds them back to gather more.
+# Enough rows that no operator buffers them.
 MANY = batch(*range(1, 10_001))
 
 
@@ -28,7 +28,7 @@ def write_forever(sink: TableSink) -> None:
 
 
 def assert_the_consumer_is_gone(sink: TableSink, writer: Background, reason: str, seconds: float) -> None:
-    """The write that is blocked, and every later one of any kind, says so."""
+    """Assert that the blocked write, and every later write of any kind, raises ConsumerGoneError with the reason."""
     message = rf"streaming table 't', its consumer is gone: .*{reason}.* Hint: stop producing"
     with pytest.raises(headrace.ConsumerGoneError, match=message):
         writer.result(seconds)
@@ -52,10 +52,10 @@ LEAVING: dict[str, tuple[Callable[[headrace.RecordBatchReader], None], str]] = {
 
 @pytest.mark.parametrize(("leave", "reason"), LEAVING.values(), ids=LEAVING.keys())
 @pytest.mark.parametrize("batches_read", [0, 1])
-def test_a_reader_that_leaves_makes_blocked_and_later_writes_raise(
+def test_writes_raise_when_the_reader_is_closed_or_cancelled(
     ctx: SessionContext, leave: Callable[[headrace.RecordBatchReader], None], reason: str, batches_read: int
 ) -> None:
-    """P7: promptly, whether it has read anything or not, and they say why."""
+    """P7: promptly, whether or not it has read a batch, and the message says why."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
     writer = Background(write_forever, sink)
     reader = ctx.sql("select x from t").execute_stream()
@@ -67,7 +67,7 @@ def test_a_reader_that_leaves_makes_blocked_and_later_writes_raise(
 
 
 def test_a_dropped_reader_makes_writes_raise(ctx: SessionContext) -> None:
-    """P7: nobody can read it any more."""
+    """P7: no thread can read it any more."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
     writer = Background(write_forever, sink)
     reader = ctx.sql("select x from t").execute_stream()
@@ -87,7 +87,7 @@ def test_a_dropped_reader_makes_writes_raise(ctx: SessionContext) -> None:
     ],
 )
 def test_a_limit_that_is_reached_makes_writes_raise(ctx: SessionContext, query: str) -> None:
-    """P7: the query has what it needs while the producer would go on for ever."""
+    """P7: the query has all its rows, and the producer would write forever."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
     writer = Background(write_forever, sink)
     assert len(Background(collect, ctx, query).result()) >= 1
@@ -95,7 +95,7 @@ def test_a_limit_that_is_reached_makes_writes_raise(ctx: SessionContext, query: 
 
 
 def test_a_query_that_fails_elsewhere_makes_writes_raise(ctx: SessionContext) -> None:
-    """P7: a division by zero in the plan is not the producer's doing, and it is told all the same."""
+    """P7: a division by zero in the plan ends the query, so the next write raises."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
     writer = Background(write_forever, sink)
     with pytest.raises(headrace.ExecutionError, match="Divide by zero"):
@@ -103,8 +103,8 @@ def test_a_query_that_fails_elsewhere_makes_writes_raise(ctx: SessionContext) ->
     assert_the_consumer_is_gone(sink, writer, "", PROMPTLY)
 
 
-def test_a_sink_whose_consumer_left_is_left_in_peace(ctx: SessionContext) -> None:
-    """P7, P12: closing it, leaving its with block and dropping it are all harmless, and nothing warns."""
+def test_a_sink_whose_consumer_is_gone_can_be_closed_and_dropped_without_a_warning(ctx: SessionContext) -> None:
+    """P7, P12: close(), the end of its with block and garbage collection are harmless."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     ctx.sql("select x from t").execute_stream().close()
     sink.close()
@@ -124,10 +124,10 @@ GOING: dict[str, tuple[Callable[[SessionContext], None], str]] = {
 
 @pytest.mark.parametrize(("go", "reason"), GOING.values(), ids=GOING.keys())
 @pytest.mark.parametrize("queried", [False, True], ids=["not queried", "queried"])
-def test_a_write_blocked_when_the_table_goes_raises(
+def test_a_blocked_write_raises_when_the_table_is_deregistered_or_the_session_closed(
     ctx: SessionContext, go: Callable[[SessionContext], None], reason: str, queried: bool
 ) -> None:
-    """P8: in under 5 s, whether a query reads the table or not."""
+    """P8: in under 5 s, whether or not a query reads the table."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
     writer = Background(write_forever, sink)
     reader = ctx.sql("select x from t").execute_stream() if queried else None
@@ -138,10 +138,10 @@ def test_a_write_blocked_when_the_table_goes_raises(
     assert_the_consumer_is_gone(sink, writer, reason, SECONDS)
 
 
-def test_a_query_over_a_table_deregistered_in_mid_stream_ends_in_an_error_after_what_was_queued(
+def test_a_query_over_a_table_deregistered_in_mid_stream_raises_after_the_queued_batches(
     ctx: SessionContext,
 ) -> None:
-    """P8, P12: nobody said that the stream was whole."""
+    """P8, P12: the stream was not closed, so it is not complete."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     with ctx.sql("select x from t").execute_stream() as reader:
         sink.write(batch(1))
@@ -153,8 +153,8 @@ def test_a_query_over_a_table_deregistered_in_mid_stream_ends_in_an_error_after_
             reader.read_next_batch()
 
 
-def test_a_reader_that_waits_when_the_table_is_deregistered_is_woken_by_the_error(ctx: SessionContext) -> None:
-    """P8: nothing more is going to come."""
+def test_deregistering_the_table_wakes_a_waiting_reader_with_an_error(ctx: SessionContext) -> None:
+    """P8: no more batches can come."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     with ctx.sql("select x from t").execute_stream() as reader:
         reading = Background(read, reader).until_read_blocks()
@@ -164,8 +164,8 @@ def test_a_reader_that_waits_when_the_table_is_deregistered_is_woken_by_the_erro
     sink.close()
 
 
-def test_a_query_over_a_closed_table_finishes_though_it_is_deregistered(ctx: SessionContext) -> None:
-    """P8: a stream that is whole stays whole."""
+def test_a_query_over_a_closed_table_finishes_after_it_is_deregistered(ctx: SessionContext) -> None:
+    """P8: a closed stream is complete."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     sink.write(batch(1))
     sink.write(batch(2))
@@ -177,7 +177,7 @@ def test_a_query_over_a_closed_table_finishes_though_it_is_deregistered(ctx: Ses
 
 
 def test_a_name_can_be_used_again_after_the_table_is_deregistered(ctx: SessionContext) -> None:
-    """P8: the new table has nothing of the old one."""
+    """P8: the new table has no rows of the old one."""
     old = ctx.register_streaming_table("t", SCHEMA)
     old.write(batch(1))
     ctx.deregister_table("t")
@@ -198,10 +198,8 @@ def test_a_name_can_be_used_again_after_the_table_is_deregistered(ctx: SessionCo
         "create or replace table t as select 1 as x",
     ],
 )
-def test_sql_that_takes_the_tables_name_away_is_refused_or_tells_the_writers(
-    ctx: SessionContext, statement: str
-) -> None:
-    """P8: what SQL deregisters is deregistered, so a blocked write raises; or the table stays and can be read."""
+def test_sql_that_removes_the_tables_name_is_refused_or_makes_writes_raise(ctx: SessionContext, statement: str) -> None:
+    """P8: if SQL deregisters the table, a blocked write raises; otherwise the table stays and can be read."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
     sink.write(batch(1))
     writer = Background(sink.write, batch(2)).until_write_blocks(sink)
@@ -217,8 +215,8 @@ def test_sql_that_takes_the_tables_name_away_is_refused_or_tells_the_writers(
             writer.result()
 
 
-def test_what_was_queued_in_a_deregistered_table_is_let_go_of(ctx: SessionContext) -> None:
-    """P8: a session that lives long and sees many tables holds none of those that are gone."""
+def test_the_queued_batches_of_a_deregistered_table_are_released(ctx: SessionContext) -> None:
+    """P8: a long-lived session does not keep deregistered tables."""
     before = pa.total_allocated_bytes()
     for _ in range(4):
         sink = ctx.register_streaming_table("t", SCHEMA)
@@ -233,7 +231,7 @@ def test_what_was_queued_in_a_deregistered_table_is_let_go_of(ctx: SessionContex
 
 
 def test_a_with_block_left_cleanly_closes_the_sink(ctx: SessionContext) -> None:
-    """P12: and gives the sink itself."""
+    """P12: the block gets the sink itself."""
     with ctx.register_streaming_table("t", SCHEMA) as sink:
         sink.write(batch(1))
     assert sink.statistics().state == "closed"
@@ -252,7 +250,7 @@ def raise_from_with_block(sink: TableSink, error: BaseException) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_a_with_block_left_by_an_exception_fails_the_sink(ctx: SessionContext, error: BaseException) -> None:
-    """P12: the exception goes on, and the reader gets it after what was written: never a clean end."""
+    """P12: the exception leaves the block, and the reader gets it after the written batches: never a clean end."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     assert Background(raise_from_with_block, sink, error).error() is error
     with ctx.sql("select x from t").execute_stream() as reader:
@@ -263,7 +261,7 @@ def test_a_with_block_left_by_an_exception_fails_the_sink(ctx: SessionContext, e
 
 
 def test_a_with_block_left_by_an_exception_after_close_stays_closed(ctx: SessionContext) -> None:
-    """P3, P12: the first end stands."""
+    """P3, P12: only the first end takes effect."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     sink.close()
     error = ValueError("too late")
@@ -276,7 +274,7 @@ DROPPED = "sink of streaming table 't' was dropped without close.. or fail..*Hin
 
 
 def test_a_sink_dropped_while_open_warns_and_fails_its_reader(ctx: SessionContext) -> None:
-    """P12: the reader gets what was written, and then an error that says what happened and what to do."""
+    """P12: the reader gets the written batches, then an error that says what happened and what to do."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     sink.write(batch(1))
     with pytest.warns(ResourceWarning, match=DROPPED):
@@ -288,8 +286,8 @@ def test_a_sink_dropped_while_open_warns_and_fails_its_reader(ctx: SessionContex
     assert isinstance(caught.value.__cause__, headrace.ClosedError)
 
 
-def test_a_producer_that_returns_without_a_word_fails_the_reader_that_waits(ctx: SessionContext) -> None:
-    """P12, F13: the thread is gone and the sink with it, so the reader must not wait for ever."""
+def test_a_producer_that_returns_without_closing_fails_the_waiting_reader(ctx: SessionContext) -> None:
+    """P12, F13: the thread and its sink are gone, so the reader must not wait forever."""
     sinks = [ctx.register_streaming_table("t", SCHEMA)]
     reading = Background(collect, ctx)
 
@@ -305,7 +303,7 @@ def test_a_producer_that_returns_without_a_word_fails_the_reader_that_waits(ctx:
 
 @pytest.mark.parametrize("end", ["close", "fail", "deregister"])
 def test_a_sink_dropped_after_its_end_does_not_warn(ctx: SessionContext, end: str) -> None:
-    """P12: there is nothing to warn of."""
+    """P12: the stream has ended correctly."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     if end == "close":
         sink.close()

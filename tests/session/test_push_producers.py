@@ -1,4 +1,4 @@
-"""Push tables under their producers: many threads, many tables, small batches, Ctrl-C and fork."""
+"""Producers of push tables: many threads, many tables, small batches, Ctrl-C and fork."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from support.deadlines import PROGRAM_SECONDS
 
 
 @pytest.mark.parametrize("end", [TableSink.close, lambda sink: sink.fail(ValueError("stop"))], ids=["close", "fail"])
-def test_close_and_fail_wake_a_blocked_write_a_hundred_times_out_of_a_hundred(
+def test_close_and_fail_wake_a_blocked_write_in_a_hundred_of_a_hundred_rounds(
     ctx: SessionContext, end: Callable[[TableSink], None]
 ) -> None:
-    """P5: from another thread, in under 5 s; every other time the write is only about to block."""
+    """P5: from another thread, in under 5 s; every other write is only about to block."""
     for repetition in range(100):
         sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
         sink.write(batch(0))
@@ -43,8 +43,8 @@ def test_close_and_fail_wake_a_blocked_write_a_hundred_times_out_of_a_hundred(
 
 
 @pytest.mark.parametrize("target_partitions", [1, 8])
-def test_many_producers_lose_nothing_double_nothing_and_each_keeps_its_order(target_partitions: int) -> None:
-    """P10: eight threads through a channel of two, by every way of writing."""
+def test_many_producers_lose_and_duplicate_no_row_and_each_keeps_its_order(target_partitions: int) -> None:
+    """P10: eight threads, a channel of two batches, and every way to write."""
 
     def produce(number: int) -> None:
         rng = Random(number)
@@ -74,7 +74,7 @@ def test_many_producers_lose_nothing_double_nothing_and_each_keeps_its_order(tar
 
 
 def test_the_owner_of_a_batchs_memory_may_be_dropped_as_soon_as_write_returns(ctx: SessionContext) -> None:
-    """P10: the sink keeps what it needs, by reference: the documentation says not to change it until it is read."""
+    """P10: the sink keeps a reference to the memory; the documentation says not to change it until it is read."""
     assert "must not be changed until a query has read it" in " ".join((TableSink.__doc__ or "").split())
     memory = bytearray(8 * 1000)
     memory[:8] = (7).to_bytes(8, "little")
@@ -88,7 +88,7 @@ def test_the_owner_of_a_batchs_memory_may_be_dropped_as_soon_as_write_returns(ct
 
 
 def test_a_join_of_two_push_tables_needs_a_producer_thread_each(ctx: SessionContext) -> None:
-    """P10, P13: a hash join reads one side to its end before the other, whichever that is."""
+    """P10, P13: a hash join reads one side to its end first, and either side may be that one."""
     left = ctx.register_streaming_table("a", SCHEMA, capacity=1)
     right = ctx.register_streaming_table("b", SCHEMA, capacity=1)
 
@@ -112,7 +112,7 @@ UNION = " union all ".join(f"select x from t{number}" for number in range(TABLES
 
 
 def feed_round_robin(sinks: list[TableSink]) -> None:
-    """One row a table and round, on one thread: one table that is not read stops them all."""
+    """Write one row per table and round, on one thread: one table that is not read blocks them all."""
     for step in range(ROUNDS):
         for number, sink in enumerate(sinks):
             sink.write(batch(number * ROUNDS + step))
@@ -150,7 +150,7 @@ def test_sixty_four_tables_of_capacity_one_are_fed_round_robin(
 
 
 def run_python(program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A program in an interpreter of its own, with the helpers it starts from; its output must be read."""
+    """Run a program in a separate interpreter, with the helpers at its start; return its result with its output."""
     start = (
         "import os, signal, sys, threading, time\n"
         "import pyarrow as pa\n"
@@ -186,8 +186,8 @@ ctx.close()
 """
 
 
-def test_more_tables_than_workers_is_an_error_at_the_start_that_says_what_to_raise() -> None:
-    """P13, F17: nothing is consumed by it, nothing stays taken, and raising what is named helps."""
+def test_more_tables_than_workers_is_an_error_at_the_start_that_names_the_setting() -> None:
+    """P13, F17: the failed query consumes no table and keeps no worker, and raising the setting helps."""
     refused = run_python(MANY_TABLES, TOKIO_WORKER_THREADS="4")
     assert refused.stderr == ""
     first, *others = refused.stdout.splitlines()
@@ -201,8 +201,8 @@ def test_more_tables_than_workers_is_an_error_at_the_start_that_says_what_to_rai
 # -- small batches -----------------------------------------------------------------------------------
 
 
-def test_small_batches_are_gathered_on_the_way_to_the_engine(ctx: SessionContext) -> None:
-    """P14: a thousand that wait become a few, in order."""
+def test_small_batches_are_combined_before_the_engine_gets_them(ctx: SessionContext) -> None:
+    """P14: a thousand queued batches become a few, in order."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=1000)
     for number in range(1000):
         sink.write(batch(number))
@@ -212,8 +212,8 @@ def test_small_batches_are_gathered_on_the_way_to_the_engine(ctx: SessionContext
     assert [value for part in batches for value in part["x"].to_pylist()] == list(range(1000))
 
 
-def test_what_is_gathered_is_bounded(ctx: SessionContext) -> None:
-    """P14: small batches that add up to many rows do not become one large one."""
+def test_the_size_of_combined_batches_is_bounded(ctx: SessionContext) -> None:
+    """P14: small batches with many rows in total do not become one large batch."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=400)
     for _ in range(400):
         sink.write(batch(*range(1000)))
@@ -225,8 +225,8 @@ def test_what_is_gathered_is_bounded(ctx: SessionContext) -> None:
 
 
 @pytest.mark.parametrize("query", ["select x from t", "select x + 1 as x from t where x >= 0"])
-def test_a_lone_batch_is_not_held_back(query: str) -> None:
-    """P14: with nothing else queued a row is with the reader within 50 ms, as the median of twenty says."""
+def test_a_single_batch_is_not_held_back(query: str) -> None:
+    """P14: with no other batch queued, a row reaches the reader within 50 ms (median of twenty)."""
     with SessionContext(low_latency=True) as ctx:
         sink = ctx.register_streaming_table("t", SCHEMA)
         with ctx.sql(query).execute_stream() as reader:
@@ -241,8 +241,8 @@ def test_a_lone_batch_is_not_held_back(query: str) -> None:
     assert median(waits) < 0.05
 
 
-def test_a_bound_in_bytes_holds_beside_the_bound_in_batches(ctx: SessionContext) -> None:
-    """P14: one larger batch may wait alone."""
+def test_the_bound_in_bytes_applies_together_with_the_bound_in_batches(ctx: SessionContext) -> None:
+    """P14: one larger batch may be queued alone."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=100, max_bytes=1000)
     for _ in range(12):
         assert sink.try_write(batch(*range(10)))
@@ -260,8 +260,8 @@ def test_a_bound_in_bytes_holds_beside_the_bound_in_batches(ctx: SessionContext)
 # -- statistics, Ctrl-C, fork -------------------------------------------------------------------------
 
 
-def test_statistics_tell_what_went_through_and_how_long_writers_waited(ctx: SessionContext) -> None:
-    """P15: batches, rows, bytes, queued, seconds blocked, before and after a query has read them."""
+def test_statistics_count_written_batches_and_the_time_writers_waited(ctx: SessionContext) -> None:
+    """P15: batches, rows, bytes, queued and seconds blocked, before and after a query has read them."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=2, max_bytes=1_000_000)
     sink.write(batch(1, 2))
     sink.write(batch(3))
@@ -344,8 +344,8 @@ print(ctx.sql("select x from t").collect().read_all()["x"].to_pylist())
 """
 
 
-def test_use_after_fork_raises_and_the_parent_goes_on() -> None:
-    """P15, F18: every method of the sink, with the hint to spawn instead."""
+def test_use_after_fork_raises_and_the_parent_continues() -> None:
+    """P15, F18: every method of the sink raises, with the hint to spawn instead."""
     done = run_python(FORKED)
     assert done.stderr == ""
     assert done.stdout.splitlines() == ["7 of 7", "0", "[1]"]

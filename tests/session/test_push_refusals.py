@@ -1,4 +1,4 @@
-"""What a push table refuses: a second scan and bad input, each with a message that says what to do."""
+"""Push tables refuse a second scan and invalid input, and each message says what to do."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CONSUMED = r"Streaming table 't' can be scanned once.*Hint: .*register_table or 
 
 @pytest.mark.parametrize("how", ["collect", "execute_stream", "execute_stream_partitioned", "count", "show"])
 def test_a_second_query_after_the_first_is_refused(ctx: SessionContext, how: str) -> None:
-    """P6: an error that says so and what to use instead; never an empty result, never a hang."""
+    """P6: the error says why and what to use instead; never an empty result, never a hang."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     sink.write(batch(1))
     sink.close()
@@ -31,8 +31,8 @@ def test_a_second_query_after_the_first_is_refused(ctx: SessionContext, how: str
         Background(getattr(frame, how)).result()
 
 
-def test_a_second_query_beside_a_running_one_is_refused_and_does_it_no_harm(ctx: SessionContext) -> None:
-    """P6: the first goes on to its end."""
+def test_a_second_query_beside_a_running_one_is_refused_and_does_not_affect_it(ctx: SessionContext) -> None:
+    """P6: the first query reads to its end."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     with ctx.sql("select x from t").execute_stream() as reader:
         sink.write(batch(1))
@@ -45,7 +45,7 @@ def test_a_second_query_beside_a_running_one_is_refused_and_does_it_no_harm(ctx:
 
 
 def test_a_query_after_one_that_was_cancelled_or_failed_is_refused(ctx: SessionContext) -> None:
-    """P6: rows may be gone, so there is nothing whole left to read."""
+    """P6: rows may be lost, so no complete table is left to read."""
     ended = ctx.register_streaming_table("t", SCHEMA)
     ended.write(batch(0))
     ended.close()
@@ -67,7 +67,7 @@ def test_a_query_after_one_that_was_cancelled_or_failed_is_refused(ctx: SessionC
 )
 @pytest.mark.parametrize("target_partitions", [1, 8])
 def test_a_query_that_scans_the_table_twice_is_refused_and_consumes_nothing(query: str, target_partitions: int) -> None:
-    """P6: refused before anything is read, so a query that scans it once still gets every row."""
+    """P6: the refusal comes before any read, so a query that scans the table once still gets every row."""
     with SessionContext(target_partitions=target_partitions) as ctx:
         sink = ctx.register_streaming_table("t", SCHEMA)
         sink.write(batch(1))
@@ -79,8 +79,8 @@ def test_a_query_that_scans_the_table_twice_is_refused_and_consumes_nothing(quer
         assert collect(ctx) == [1]
 
 
-def test_looking_at_the_table_and_failing_to_plan_do_not_consume_it(ctx: SessionContext) -> None:
-    """P6: EXPLAIN, schema(), explain(), table_exists, a repr, a wrong query, a frame that is never run."""
+def test_inspecting_the_table_and_failing_to_plan_do_not_consume_it(ctx: SessionContext) -> None:
+    """P6: EXPLAIN, schema(), explain(), table_exists, a repr, a wrong query, a frame that is never executed."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     sink.write(batch(1))
     sink.close()
@@ -123,16 +123,16 @@ COUNT = r"{} must be a whole number of at least 1, not {}"
     ],
     ids=str,
 )
-def test_a_table_that_cannot_be_is_not_registered(ctx: SessionContext, arguments: dict[str, Any], message: str) -> None:
-    """P9: every wrong name, schema and bound; what was given and what to give is in the message."""
+def test_an_invalid_table_is_not_registered(ctx: SessionContext, arguments: dict[str, Any], message: str) -> None:
+    """P9: wrong names, schemas and bounds; the message has the given value and the allowed ones."""
     with pytest.raises(InvalidArgumentError, match=message):
         ctx.register_streaming_table(**{"name": "u", "schema": SCHEMA, "capacity": 1, **arguments})
     assert not ctx.table_exists("u")
 
 
 @pytest.mark.parametrize("name", ["t", "T", "pulled", "held"])
-def test_a_name_that_is_taken_is_refused_and_the_table_that_has_it_is_unharmed(ctx: SessionContext, name: str) -> None:
-    """P9: by a table of any kind, in any case of letters."""
+def test_a_duplicate_name_is_refused_and_the_earlier_table_is_unchanged(ctx: SessionContext, name: str) -> None:
+    """P9: for a table of any kind, in upper or lower case."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     ctx.register_table("pulled", SimpleTableProvider(SCHEMA, lambda: [batch(1)]))
     ctx.register_arrow("held", batch(1))
@@ -144,7 +144,7 @@ def test_a_name_that_is_taken_is_refused_and_the_table_that_has_it_is_unharmed(c
 
 
 def test_a_closed_session_registers_nothing() -> None:
-    """P9: nor does it give out a sink that nobody could read."""
+    """P9: no sink is returned, since no query could read it."""
     ctx = SessionContext()
     ctx.close()
     with pytest.raises(headrace.ClosedError, match=r"session is closed\. Hint: make a new SessionContext"):
@@ -226,7 +226,7 @@ def write_async(sink: TableSink, data: Any) -> None:
 def test_a_wrong_batch_is_refused_uses_no_capacity_and_leaves_the_sink_usable(
     ctx: SessionContext, write: Callable[[TableSink, Any], Any], data: Any, error: type[Exception], message: str
 ) -> None:
-    """P9: at once even where the channel is full; both schemas and the first difference are in the message."""
+    """P9: at once even if the channel is full; the message has both schemas and the first difference."""
     sink = ctx.register_streaming_table("t", WIDE, capacity=3)
     sink.write(GOOD)
     with pytest.raises(error, match=message):
@@ -241,8 +241,8 @@ def test_a_wrong_batch_is_refused_uses_no_capacity_and_leaves_the_sink_usable(
     assert collect(ctx, "select id from t") == [1, 1, 1]
 
 
-def test_metadata_may_differ(ctx: SessionContext) -> None:
-    """P9: only fields are compared; the rows come out under the table's schema."""
+def test_batches_may_differ_in_metadata(ctx: SessionContext) -> None:
+    """P9: only fields are compared; the rows are returned with the table's schema."""
     tagged = pa.schema([pa.field("x", pa.int64(), metadata={"unit": "m"})], metadata={"made": "here"})
     sink = ctx.register_streaming_table("t", tagged)
     sink.write(batch(1))
@@ -256,8 +256,8 @@ def test_metadata_may_differ(ctx: SessionContext) -> None:
 
 
 @pytest.mark.parametrize("cause", [None, "source went away", ValueError])
-def test_fail_wants_an_exception_and_without_one_the_sink_stays_usable(ctx: SessionContext, cause: Any) -> None:
-    """P9: a class is not one yet; the hint shows how to make one."""
+def test_fail_requires_an_exception_and_the_sink_stays_usable_without_one(ctx: SessionContext, cause: Any) -> None:
+    """P9: an exception class is not an exception; the hint shows how to make one."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     with pytest.raises(InvalidArgumentError, match=r"fail\(\) needs the exception .*Hint: .*RuntimeError\("):
         sink.fail(cause)
@@ -268,7 +268,7 @@ def test_fail_wants_an_exception_and_without_one_the_sink_stays_usable(ctx: Sess
 
 @pytest.mark.parametrize("timeout", [-1, float("nan"), True, "1", object()])
 def test_a_timeout_that_is_not_a_number_of_seconds_is_refused(ctx: SessionContext, timeout: Any) -> None:
-    """P9: before anything is queued."""
+    """P9: before a batch is queued."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     with pytest.raises(InvalidArgumentError, match="timeout must be a number of seconds of at least 0, or None, not "):
         sink.write(batch(1), timeout=timeout)

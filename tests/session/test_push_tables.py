@@ -1,4 +1,4 @@
-"""Push tables: what is written is read, the channel holds its bound, and each end is seen by both sides."""
+"""Push tables: every written row is read, the channel is bounded, and both sides see each end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def read(reader: headrace.RecordBatchReader) -> list[int]:
 
 
 def fill(sink: TableSink, data: pa.RecordBatch) -> int:
-    """Write until nothing moves any more; how many batches that took."""
+    """Write until no write succeeds any more; return the number of batches."""
     for written in range(1000):
         try:
             sink.write(data, timeout=0.3)
@@ -45,7 +45,7 @@ def fill(sink: TableSink, data: pa.RecordBatch) -> int:
 
 
 def test_batches_written_before_the_query_are_all_read(ctx: SessionContext) -> None:
-    """P1: what is queued survives close."""
+    """P1: queued batches can be read after close."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     sink.write(batch(1, 2))
     sink.write(batch(3))
@@ -53,7 +53,7 @@ def test_batches_written_before_the_query_are_all_read(ctx: SessionContext) -> N
     assert collect(ctx) == [1, 2, 3]
 
 
-def test_a_producer_on_another_thread_is_read_to_its_end_and_then_ends(ctx: SessionContext) -> None:
+def test_a_stream_from_another_thread_is_read_to_its_end(ctx: SessionContext) -> None:
     """P1: through a channel much smaller than the stream."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=2)
 
@@ -68,7 +68,7 @@ def test_a_producer_on_another_thread_is_read_to_its_end_and_then_ends(ctx: Sess
 
 
 def test_the_query_may_start_first_and_wait_for_the_first_write(ctx: SessionContext) -> None:
-    """P11: the reader waits, and is woken by the first batch and not only by the end."""
+    """P11: the reader waits, and the first batch wakes it, not only the end."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     with ctx.sql("select x from t").execute_stream() as reader:
         reading = Background(read, reader).until_read_blocks()
@@ -81,8 +81,8 @@ def test_the_query_may_start_first_and_wait_for_the_first_write(ctx: SessionCont
 
 
 @pytest.mark.parametrize("together", ["one query", "two queries"])
-def test_a_providers_scan_may_write_to_a_push_table(ctx: SessionContext, together: str) -> None:
-    """P11: even one that the same query reads, and more than its capacity."""
+def test_scan_of_a_provider_may_write_to_a_push_table(ctx: SessionContext, together: str) -> None:
+    """P11: also to one that the same query reads, and more than its capacity."""
     sink = ctx.register_streaming_table("pushed", SCHEMA, capacity=1)
 
     def scan() -> pa.RecordBatchReader:
@@ -111,7 +111,7 @@ def test_a_providers_scan_may_write_to_a_push_table(ctx: SessionContext, togethe
     ],
 )
 def test_a_zero_row_batch_in_the_middle_is_not_the_end(ctx: SessionContext, query: str, expected: list[int]) -> None:
-    """P1, P3: whatever the query makes of the rows, only close ends the stream."""
+    """P1, P3: only close ends the stream, whatever the query does with the rows."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     for part in (batch(1), batch(), batch(2, 3), batch()):
         sink.write(part)
@@ -120,7 +120,7 @@ def test_a_zero_row_batch_in_the_middle_is_not_the_end(ctx: SessionContext, quer
 
 
 class OnlyArray:
-    """Arrow data by the array interface alone."""
+    """Arrow data with only the array interface."""
 
     def __arrow_c_array__(self, requested_schema: object = None) -> object:
         return batch(1, 2).__arrow_c_array__(requested_schema)
@@ -138,8 +138,8 @@ class OnlyArray:
     ],
     ids=["RecordBatch", "Table", "RecordBatchReader", "polars", "__arrow_c_array__"],
 )
-def test_anything_arrow_can_be_written(ctx: SessionContext, how: str, data: Callable[[], Any]) -> None:
-    """P1, P15: what holds several batches is taken whole."""
+def test_any_arrow_data_can_be_written(ctx: SessionContext, how: str, data: Callable[[], Any]) -> None:
+    """P1, P15: data of several batches is written completely."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     if how == "write_async":
         asyncio.run(sink.write_async(data()))
@@ -152,8 +152,8 @@ def test_anything_arrow_can_be_written(ctx: SessionContext, how: str, data: Call
 # -- backpressure ------------------------------------------------------------------------------------
 
 
-def test_a_full_channel_blocks_a_write_until_the_query_drains_it(ctx: SessionContext) -> None:
-    """P2: no progress for 200 ms, a timeout raises, try_write says False; then all rows are read."""
+def test_a_full_channel_blocks_a_write_until_the_query_reads(ctx: SessionContext) -> None:
+    """P2: no progress for 200 ms, a timeout raises, try_write returns False; then all rows are read."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=2)
     assert sink.try_write(batch(0))
     sink.write(batch(1), timeout=0)
@@ -170,7 +170,7 @@ def test_a_full_channel_blocks_a_write_until_the_query_drains_it(ctx: SessionCon
         assert first + reader.read_all()["x"].to_pylist() == [0, 1, 2]
 
 
-def test_a_write_that_times_out_says_how_many_of_its_batches_were_written(ctx: SessionContext) -> None:
+def test_a_write_that_times_out_reports_how_many_of_its_batches_were_written(ctx: SessionContext) -> None:
     """P2: a table of three batches, and room for two of them."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=2)
     with pytest.raises(headrace.WriteTimeoutError) as caught:
@@ -180,8 +180,8 @@ def test_a_write_that_times_out_says_how_many_of_its_batches_were_written(ctx: S
     assert collect(ctx) == [0, 1]
 
 
-def test_a_timeout_counts_for_the_whole_call() -> None:
-    """P2: room that comes every 0.2 s is in time for one batch of the table and not for all three."""
+def test_a_timeout_applies_to_the_whole_call() -> None:
+    """P2: room every 0.2 s is in time for one batch of the table, but not for all three."""
     channel = Channel("streaming table 't'", 1)
     sink = TableSink("t", SCHEMA, channel)
     sink.write(batch(0))
@@ -195,10 +195,10 @@ def test_a_timeout_counts_for_the_whole_call() -> None:
 
 @pytest.mark.parametrize("timeout", [float("inf"), 1e10, 1e300])
 @pytest.mark.parametrize("parts", [1, 2])
-def test_a_timeout_longer_than_the_platform_can_wait_waits_like_none(
+def test_a_timeout_longer_than_the_platform_can_wait_waits_like_no_timeout(
     ctx: SessionContext, timeout: float, parts: int
 ) -> None:
-    """P2: infinity is a number of seconds too."""
+    """P2: infinity is a valid number of seconds."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=1)
     sink.write(batch(0))
     data = batch(1) if parts == 1 else pa.Table.from_batches([batch(1), batch(2)])
@@ -209,14 +209,14 @@ def test_a_timeout_longer_than_the_platform_can_wait_waits_like_none(
     assert reading.result() == list(range(1 + parts))
 
 
-# What the query has taken and works on: about a MiB in the scan, one waiting for the reader, one taken by
-# it, and a batch in the hands of each thread between.
+# Batches outside of the channel: about a MiB in the scan, one waiting for the reader, one taken by
+# it, and one in each thread between.
 IN_FLIGHT_BYTES = 4 * 1024 * 1024
 
 
 @pytest.mark.parametrize("target_partitions", [1, 8])
-def test_no_more_than_the_capacity_and_what_is_in_flight_is_ever_buffered(target_partitions: int) -> None:
-    """P2: a reader that idles after one batch stops the producer."""
+def test_no_more_than_the_capacity_and_the_batches_in_flight_is_ever_buffered(target_partitions: int) -> None:
+    """P2: a reader that stops after one batch stops the producer."""
     half_a_mib = batch(*range(64 * 1024))
     with SessionContext(target_partitions=target_partitions) as ctx:
         sink = ctx.register_streaming_table("t", SCHEMA, capacity=16)
@@ -233,8 +233,8 @@ def test_no_more_than_the_capacity_and_what_is_in_flight_is_ever_buffered(target
 # -- ends --------------------------------------------------------------------------------------------
 
 
-def test_close_is_the_end_of_the_stream_and_harmless_when_repeated(ctx: SessionContext) -> None:
-    """P3: a reader that waits sees the end; so does a query that starts after it."""
+def test_close_ends_the_stream_and_can_be_repeated(ctx: SessionContext) -> None:
+    """P3: a waiting reader sees the end, and so does a query that starts afterwards."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     reading = Background(collect, ctx)
     sink.close()
@@ -244,8 +244,8 @@ def test_close_is_the_end_of_the_stream_and_harmless_when_repeated(ctx: SessionC
 
 
 @pytest.mark.parametrize("end", ["close", "fail"])
-def test_after_close_or_fail_everything_but_close_raises(ctx: SessionContext, end: str) -> None:
-    """P3: each message names the table and how it ended, and the first end stands."""
+def test_after_close_or_fail_every_call_except_close_raises(ctx: SessionContext, end: str) -> None:
+    """P3: each message names the table and how it ended; only the first end takes effect."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     sink.write(batch(1))
     ended = "it was closed" if end == "close" else "it was failed with ValueError"
@@ -267,7 +267,7 @@ def test_after_close_or_fail_everything_but_close_raises(ctx: SessionContext, en
 
 
 class OddError(Exception):
-    """An exception of the producer's own, which no text could bring back."""
+    """An exception class of the producer that cannot be reconstructed from a text."""
 
     def __init__(self, one: int, two: int) -> None:
         super().__init__(f"{one} and {two}")
@@ -286,10 +286,10 @@ class OddError(Exception):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
-def test_a_failed_stream_gives_what_is_queued_and_then_the_error(
+def test_a_failed_stream_returns_the_queued_batches_and_then_the_error(
     ctx: SessionContext, cause: BaseException, message: str
 ) -> None:
-    """P4: class and message are in the error and the very exception is its cause, whatever it is."""
+    """P4: the error has the exception's class and message, and the exception object itself as its cause."""
     sink = ctx.register_streaming_table("t", SCHEMA, capacity=2)
     sink.write(batch(1))
     sink.write(batch(2))
@@ -303,8 +303,10 @@ def test_a_failed_stream_gives_what_is_queued_and_then_the_error(
 
 
 @pytest.mark.parametrize("cause", [KeyboardInterrupt("in the producer"), SystemExit("in the producer")])
-def test_what_ended_the_producers_thread_does_not_end_the_readers(ctx: SessionContext, cause: BaseException) -> None:
-    """P4: Ctrl-C and exit() were for the producer; for the reader they are a failed table like any other."""
+def test_an_interrupt_that_ended_the_producers_thread_does_not_end_the_readers_thread(
+    ctx: SessionContext, cause: BaseException
+) -> None:
+    """P4: Ctrl-C and exit() in the producer are a failed table to the reader, like any other."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     sink.fail(cause)
     error = Background(collect, ctx).error()
@@ -313,7 +315,7 @@ def test_what_ended_the_producers_thread_does_not_end_the_readers(ctx: SessionCo
     assert error.__cause__ is cause
 
 
-def test_fail_wakes_a_reader_that_waits(ctx: SessionContext) -> None:
+def test_fail_wakes_a_waiting_reader(ctx: SessionContext) -> None:
     """P4: the error does not wait for another batch."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     with ctx.sql("select x from t").execute_stream() as reader:
@@ -323,8 +325,8 @@ def test_fail_wakes_a_reader_that_waits(ctx: SessionContext) -> None:
             reading.result()
 
 
-def test_an_aggregate_over_a_failed_stream_has_no_result(ctx: SessionContext) -> None:
-    """P4: rows that came before the failure do not make an answer."""
+def test_an_aggregate_over_a_failed_stream_returns_no_result(ctx: SessionContext) -> None:
+    """P4: the rows before the failure are not a complete answer."""
     sink = ctx.register_streaming_table("t", SCHEMA)
     sink.write(batch(1, 2))
     sink.fail(ValueError("source went away"))

@@ -1,4 +1,4 @@
-"""What a provider is handed: columns, a filter, a limit, a partition; and never what would change rows."""
+"""What a provider gets: columns, a filter, a limit, a partition; and no hint that would change rows."""
 
 import pyarrow as pa
 import pyarrow.dataset
@@ -20,7 +20,7 @@ X, Y, S = (pyarrow.dataset.field(name) for name in "xys")
 
 
 class Asked(Honouring):
-    """Records what it is asked and hands out the whole table: a request is a hint."""
+    """Records its requests and returns the whole table: a request is a hint."""
 
     def scan_with(self, request):
         self.requests.append(request)
@@ -68,7 +68,7 @@ def values(ctx, query, table="t"):
         ("select s from (select * from t) order by y", {"y", "s"}),
     ],
 )
-def test_the_columns_a_query_reads_are_handed_over(ctx, asked, query, columns):
+def test_a_provider_gets_the_columns_that_the_query_reads(ctx, asked, query, columns):
     """T11: the projection."""
     values(ctx, query)
     [request] = asked.requests
@@ -78,8 +78,8 @@ def test_the_columns_a_query_reads_are_handed_over(ctx, asked, query, columns):
 
 
 @pytest.mark.parametrize("query", ["select count(*) from {t}", "select 1 from {t}", "select count(*) from {t}, {t} u"])
-def test_columns_are_never_empty_and_the_row_count_survives(ctx, honouring, query):
-    """T11, T8: where only the number of rows counts, one column carries it."""
+def test_columns_are_never_empty_and_the_row_count_is_kept(ctx, honouring, query):
+    """T11, T8: if only the number of rows matters, one column is requested."""
     assert values(ctx, query) == values(ctx, query, "memory")
     for request in honouring.requests:
         assert len(request.columns) == 1
@@ -90,7 +90,7 @@ def test_columns_are_never_empty_and_the_row_count_survives(ctx, honouring, quer
 @pytest.mark.parametrize(
     "query", ["select s from {t} where x > 190", "select f, x from {t}", "select count(*) from {t}"]
 )
-def test_a_reader_may_have_all_columns_or_exactly_those_asked_for(ctx, answer, query):
+def test_a_reader_may_have_all_columns_or_exactly_the_requested_ones(ctx, answer, query):
     """T11: both full and projected schemas are accepted."""
 
     class Either(Asked):
@@ -106,8 +106,8 @@ def test_a_reader_may_have_all_columns_or_exactly_those_asked_for(ctx, answer, q
     [["x", "s"], ["y"], ["s", "x", "y"], ["x", "y", "s"]],
     ids=["another order", "one short", "one more", "neither"],
 )
-def test_a_reader_with_other_columns_than_asked_for_fails_the_query(ctx, columns):
-    """T11, T3: a projection is the one asked for, in its order, or none at all."""
+def test_a_reader_with_other_columns_than_requested_fails_the_query(ctx, columns):
+    """T11, T3: a projected schema has the requested columns in the requested order."""
 
     class Stubborn(Asked):
         def scan_with(self, request):
@@ -118,8 +118,8 @@ def test_a_reader_with_other_columns_than_asked_for_fails_the_query(ctx, columns
         ctx.sql("select s, y from t where s <> '' and y > 0").collect()
 
 
-def test_columns_with_odd_names_are_handed_over_by_their_names(ctx):
-    """T11: dots, spaces, quotes and capitals in the names of columns."""
+def test_columns_with_unusual_names_are_requested_by_their_names(ctx):
+    """T11: dots, spaces, quotes and capitals in column names."""
     names = ["a.b", "A b", 'q"q', "Upper", "é", "row", "_row", "select", "*", "t"]
     table = pa.table({name: list(range(10)) for name in names})
     provider = Honouring(table)
@@ -158,8 +158,8 @@ def test_columns_with_odd_names_are_handed_over_by_their_names(ctx):
         ("x > 3 and (y = 1 or abs(y) = 2)", X > 3),
     ],
 )
-def test_as_much_of_a_filter_as_pyarrow_can_say_is_handed_over(ctx, asked, condition, handed):
-    """T11: the filter, as an expression; of conditions joined by AND, those that can be said."""
+def test_a_provider_gets_the_part_of_a_filter_that_pyarrow_can_express(ctx, asked, condition, handed):
+    """T11: the filter as an expression; of conditions joined by AND, those that pyarrow can express."""
     query = f"select x, y, s from {{t}} where {condition}"
     assert values(ctx, query) == values(ctx, query, "memory")
     [request] = asked.requests
@@ -182,8 +182,8 @@ def test_as_much_of_a_filter_as_pyarrow_can_say_is_handed_over(ctx, asked, condi
         "case when x = 1 then true else y = 2 end",
     ],
 )
-def test_what_pyarrow_would_read_differently_is_not_handed_over(ctx, asked, condition):
-    """T11, T9: nothing is handed that would change rows; the engine filters by itself."""
+def test_a_provider_gets_no_condition_that_pyarrow_evaluates_differently(ctx, asked, condition):
+    """T11, T9: such a condition would change rows; the engine evaluates it."""
     query = f"select x, y, s from {{t}} where {condition}"
     assert values(ctx, query) == values(ctx, query, "memory")
     [request] = asked.requests
@@ -191,8 +191,8 @@ def test_what_pyarrow_would_read_differently_is_not_handed_over(ctx, asked, cond
     assert request.limit is None
 
 
-def test_a_parameter_in_a_filter_is_handed_over_as_its_value(ctx, asked):
-    """T11: bound values are values."""
+def test_a_provider_gets_a_parameter_of_a_filter_as_its_value(ctx, asked):
+    """T11: the filter contains the bound value."""
     reader = ctx.sql("select x from t where x > $least", {"least": 196}).collect()
     assert reader.read_all()["x"].to_pylist() == [197, 198]
     assert asked.requests[0].filter.equals(X > 196)
@@ -212,8 +212,8 @@ def test_a_parameter_in_a_filter_is_handed_over_as_its_value(ctx, asked):
         ("select x from (select * from {t} limit 5) where y = 3", 5),
     ],
 )
-def test_a_limit_is_handed_over_where_every_row_read_counts(ctx, honouring, query, limit):
-    """T11: the limit; a filter above it stays above it."""
+def test_a_provider_gets_a_limit_if_every_row_of_the_scan_counts(ctx, honouring, query, limit):
+    """T11: a filter above the limit stays above it."""
     assert len(values(ctx, query)) == len(values(ctx, query, "memory"))
     [request] = honouring.requests
     assert request.limit == limit
@@ -221,7 +221,7 @@ def test_a_limit_is_handed_over_where_every_row_read_counts(ctx, honouring, quer
 
 
 def test_a_filter_above_an_offset_stays_above_it(ctx, honouring):
-    """T11: the rows that are passed over are those of the whole table."""
+    """T11: the skipped rows are those of the whole table."""
     query = "select x from (select * from {t} offset 3) where y = 3"
     assert values(ctx, query) == values(ctx, query, "memory")
     assert honouring.requests[0].filter is None
@@ -244,14 +244,14 @@ def test_a_filter_above_an_offset_stays_above_it(ctx, honouring):
         "select u.x from {t} join {t} u on u.x = {t}.x + 1 where {t}.y = 4 limit 5",
     ],
 )
-def test_no_limit_is_handed_over_where_rows_are_dropped_or_reordered_above_it(ctx, honouring, query):
-    """T11: a limit above a filter, an order, a group or an offset is not one for the scan."""
+def test_a_provider_gets_no_limit_if_rows_are_dropped_or_reordered_below_it(ctx, honouring, query):
+    """T11: a limit above a filter, an order, a group or an offset does not apply to the scan."""
     assert len(values(ctx, query)) == len(values(ctx, query, "memory"))
     assert [request.limit for request in honouring.requests] == [None] * len(honouring.requests)
 
 
-def test_rows_past_the_limit_are_dropped_if_the_provider_gives_more(ctx, asked):
-    """T11: a provider may ignore everything it is handed."""
+def test_rows_past_the_limit_are_dropped_if_the_provider_returns_more(ctx, asked):
+    """T11: a provider may ignore every hint."""
     assert values(ctx, "select x from {t} limit 3") == [(0,), (1,), (2,)]
     assert values(ctx, "select x from {t} limit 2 offset 3 ") == [(4,), (None,)]
     assert [request.limit for request in asked.requests] == [3, 5]
@@ -271,7 +271,7 @@ TWICE = [
     "select x from {t} where y = 1 union all select x from {t}",
     "select x from {t} union all select x from {t} where y = 1",
     "select count(*) from ((select x from {t} limit 3) union all (select x from {t} limit 9))",
-    # Long lists that differ in the middle only, where a printed form leaves them out.
+    # Long lists that differ only in the middle, which a printed form omits.
     pytest.param(f"{_among(FIRST)} union all {_among(SECOND)}", id="long lists"),
     pytest.param(f"{_among(SECOND)} union all {_among(FIRST)}", id="long lists the other way round"),
     "select a.x, b.x from {t} a join {t} b on a.y = b.y where a.x < 5 and b.x > 190",
@@ -291,14 +291,14 @@ TWICE = [
 
 
 @pytest.mark.parametrize("query", TWICE)
-def test_a_table_scanned_twice_with_different_filters_gives_all_its_rows(ctx, honouring, query):
-    """T11: what one scan may leave out is not left out of another."""
+def test_a_table_scanned_twice_with_different_filters_returns_all_its_rows(ctx, honouring, query):
+    """T11: rows that one scan may skip are not missing in the other."""
     assert values(ctx, query) == values(ctx, query, "memory")
     assert len(honouring.requests) >= 2
 
 
-def test_a_table_scanned_twice_is_asked_each_time_for_columns_that_will_do(ctx, honouring):
-    """T11: what is handed to a scan need not be the least, but serves every scan."""
+def test_each_scan_of_a_table_scanned_twice_is_asked_for_enough_columns(ctx, honouring):
+    """T11: a hint need not be minimal, but it is sufficient for every scan."""
     query = "select a.x, b.s from {t} a join {t} b on a.x = b.x where a.y = 1 and b.y = 1"
     assert values(ctx, query) == values(ctx, query, "memory")
     assert len(honouring.requests) == 2
@@ -308,7 +308,7 @@ def test_a_table_scanned_twice_is_asked_each_time_for_columns_that_will_do(ctx, 
         assert request.filter is None or request.filter.equals(Y == 1)
 
 
-def test_a_filter_above_a_view_of_sql_gives_the_right_rows(ctx, honouring):
+def test_a_filter_above_a_view_returns_the_correct_rows(ctx, honouring):
     """T11: filters of a view and of the query over it."""
     ctx.sql("create view v as select x, y + 1 as y from t where y > 1")
     ctx.sql("create view w as select x, y + 1 as y from memory where y > 1")
@@ -316,8 +316,8 @@ def test_a_filter_above_a_view_of_sql_gives_the_right_rows(ctx, honouring):
     assert values(ctx, query, "v") == values(ctx, query, "w")
 
 
-def test_a_name_registered_again_while_an_old_frame_is_alive_is_another_table(ctx):
-    """T11, T12: an old frame reads the old provider with its own filter, a new one the new provider."""
+def test_a_name_registered_again_while_an_old_frame_exists_is_another_table(ctx):
+    """T11, T12: an old frame reads the old provider with its own filter, a new frame the new provider."""
     old, new = Honouring(TABLE), Honouring(TABLE.slice(0, 50))
     ctx.register_table("t", old)
     old_frame = ctx.sql("select x from t where y = 1")
@@ -337,8 +337,8 @@ def test_a_name_registered_again_while_an_old_frame_is_alive_is_another_table(ct
     assert ctx.sql("select * from t where x > 1").count() == 4
 
 
-def test_names_that_differ_only_in_odd_characters_are_different_tables(ctx):
-    """T11: what one table may leave out is not left out of another whose name looks alike."""
+def test_names_that_differ_only_in_special_characters_are_different_tables(ctx):
+    """T11: rows that one table may skip are not missing in another with a similar name."""
     names = ["a_b_3", "a b", "a..b", "a_b", "A-b", "a_b_2"]
     for number, name in enumerate(names):
         ctx.register_table(name, Honouring(TABLE.slice(0, 10 * (number + 1))))
@@ -348,8 +348,8 @@ def test_names_that_differ_only_in_odd_characters_are_different_tables(ctx):
 
 
 @pytest.mark.parametrize("low_latency", [False, True])
-def test_a_provider_of_the_defaults_is_asked_for_everything(low_latency):
-    """T11: the capabilities are default methods: scan() alone is enough, with or without the base class."""
+def test_a_provider_needs_only_schema_and_scan(low_latency):
+    """T11: the other methods are optional, with or without the base class."""
 
     class Plain:
         def schema(self):
@@ -366,8 +366,8 @@ def test_a_provider_of_the_defaults_is_asked_for_everything(low_latency):
             assert values(ctx, query, "duck") == values(ctx, query, "simple") == values(ctx, query, "memory")
 
 
-def test_a_low_latency_session_hands_the_same_over():
-    """T11: columns, filter and limit, where queries are planned another way."""
+def test_a_provider_gets_the_same_hints_in_a_low_latency_session():
+    """T11: columns, filter and limit, though queries are planned differently."""
     provider = Honouring(TABLE)
     with SessionContext(low_latency=True) as ctx:
         ctx.register_table("t", provider)
@@ -381,7 +381,7 @@ def test_a_low_latency_session_hands_the_same_over():
 
 # -- fields of structs ----------------------------------------------------------------------------------
 
-# A column is named like a field inside the struct.
+# A column has the name of a field inside the struct.
 NESTED = pa.table(
     {
         "x": [1, 2, 3],
@@ -404,8 +404,8 @@ NESTED = pa.table(
         ("select n['a']['b'] as b from {t} where x > 1 order by 1 limit 1", ("x", "n"), X > 1),
     ],
 )
-def test_a_field_is_read_from_its_column_and_no_condition_on_it_is_handed_over(ctx, query, columns, condition):
-    """T11: the name of a field is no column's, whatever it is."""
+def test_a_struct_field_is_read_from_its_column_and_no_condition_on_it_is_passed_on(ctx, query, columns, condition):
+    """T11: the name of a field is not taken for the name of a column."""
     provider = Honouring(NESTED)
     ctx.register_table("nested", provider)
     ctx.register_arrow("plain", NESTED)

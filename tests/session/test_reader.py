@@ -21,14 +21,14 @@ from headrace import (
 
 SCHEMA = pa.schema([("k", pa.int64()), ("v", pa.string())])
 ONE = pa.record_batch([pa.array([1]), pa.array(["x"])], schema=SCHEMA)
-# How long anything may take that must happen at once, and how long we watch for what must not happen.
+# The limit for anything that must happen at once, and how long we watch for what must not happen.
 AT_ONCE = 1.0
 NOT_YET = 0.2
 DEADLINE = 10.0
 
 
 class Blocked:
-    """A call on a thread of its own that does not return by itself, and what it raises in the end."""
+    """A call that blocks, on a separate thread, and the error that it raises in the end."""
 
     def __init__(self, call: Callable[[], object]) -> None:
         self.error: BaseException | None = None
@@ -47,7 +47,7 @@ class Blocked:
         self._ended.set()
 
     def ends(self) -> BaseException | None:
-        """What it raised, at once."""
+        """Return the error, which must be raised at once."""
         assert self._ended.wait(AT_ONCE), "it is still blocked"
         self._thread.join(DEADLINE)
         return self.error
@@ -78,7 +78,7 @@ both = pytest.mark.parametrize("execute", ["execute_stream", "collect"])
 
 
 @both
-def test_a_reader_has_the_interface_of_pyarrow_s(ctx: SessionContext, execute: str) -> None:
+def test_a_reader_has_pyarrows_interface(ctx: SessionContext, execute: str) -> None:
     """S1: schema, read_next_batch, read_all, read_pandas, iteration, close and `with`."""
     table = pa.Table.from_batches([ONE] * 3)
     with result_of(ctx, execute) as reader:
@@ -98,8 +98,8 @@ def test_a_reader_has_the_interface_of_pyarrow_s(ctx: SessionContext, execute: s
 
 
 @both
-def test_after_the_end_every_read_says_end_again(ctx: SessionContext, execute: str) -> None:
-    """S1: as pyarrow's does; read_all gives no rows under the same schema."""
+def test_after_the_end_every_read_returns_the_end_again(ctx: SessionContext, execute: str) -> None:
+    """S1: like pyarrow's reader; read_all returns no rows with the same schema."""
     reader = result_of(ctx, execute)
     assert reader.read_all().num_rows == 3
     for _ in range(2):
@@ -112,8 +112,8 @@ def test_after_the_end_every_read_says_end_again(ctx: SessionContext, execute: s
 
 
 @both
-def test_after_close_every_read_raises_and_the_schema_stays(ctx: SessionContext, execute: str) -> None:
-    """S1: before the first batch, between batches and after the end; closing again does nothing."""
+def test_after_close_every_read_raises_and_the_schema_is_kept(ctx: SessionContext, execute: str) -> None:
+    """S1: before the first batch, between batches and after the end; a second close does nothing."""
     for read_before in (lambda reader: None, RecordBatchReader.read_next_batch, RecordBatchReader.read_all):
         reader = result_of(ctx, execute)
         read_before(reader)
@@ -126,8 +126,8 @@ def test_after_close_every_read_raises_and_the_schema_stays(ctx: SessionContext,
         assert "closed" in repr(reader)
 
 
-def test_leaving_the_reader_s_block_closes_it_whatever_happened_inside(ctx: SessionContext) -> None:
-    """S7: an exception in the block is no reason to go on holding a provider."""
+def test_leaving_the_readers_block_closes_it_even_after_an_exception(ctx: SessionContext) -> None:
+    """S7: after an exception in the block, the provider is released too."""
     closed = threading.Event()
 
     def endless() -> Iterator[pa.RecordBatch]:
@@ -152,7 +152,7 @@ def test_leaving_the_reader_s_block_closes_it_whatever_happened_inside(ctx: Sess
 
 
 def test_cancel_from_another_thread_ends_a_blocked_read_at_once(reader: RecordBatchReader, sink: TableSink) -> None:
-    """S11: with CancelledError, again for every later read, and the producer is told."""
+    """S11: every later read raises CancelledError again, and the producer's next write raises ConsumerGoneError."""
     sink.write(ONE)
     assert reader.read_next_batch().num_rows == 1
     blocked = Blocked(reader.read_next_batch)
@@ -166,7 +166,7 @@ def test_cancel_from_another_thread_ends_a_blocked_read_at_once(reader: RecordBa
 
 
 def test_cancel_ends_a_read_that_waits_for_a_provider_that_never_returns(ctx: SessionContext) -> None:
-    """S11: though the provider's thread goes on waiting, nobody waits for it."""
+    """S11: the provider's thread still waits, but the reader does not wait for it."""
     let_go = threading.Event()
 
     def stuck() -> Iterator[pa.RecordBatch]:
@@ -184,7 +184,7 @@ def test_cancel_ends_a_read_that_waits_for_a_provider_that_never_returns(ctx: Se
 
 @both
 def test_cancelling_twice_or_after_the_end_is_harmless(ctx: SessionContext, execute: str) -> None:
-    """S11: the first end stands."""
+    """S11: only the first end takes effect."""
     cancelled = result_of(ctx, execute)
     cancelled.cancel()
     cancelled.cancel()
@@ -208,7 +208,7 @@ def test_cancelling_twice_or_after_the_end_is_harmless(ctx: SessionContext, exec
 
 
 def test_close_from_another_thread_ends_a_blocked_read_at_once(reader: RecordBatchReader, sink: TableSink) -> None:
-    """S7, S11: the reader's own thread is told that it was closed, never that the stream ended."""
+    """S7, S11: the blocked thread gets ClosedError, never the end of the stream."""
     blocked = Blocked(reader.read_all)
     reader.close()
     assert isinstance(blocked.ends(), ClosedError)
@@ -220,8 +220,8 @@ def test_close_from_another_thread_ends_a_blocked_read_at_once(reader: RecordBat
 
 
 @pytest.mark.parametrize("batches_read", [0, 1])
-def test_a_dropped_reader_releases_everything_upstream(ctx: SessionContext, sink: TableSink, batches_read: int) -> None:
-    """S7: as close() does, within a second, whether it was read from or not."""
+def test_a_dropped_reader_releases_its_source(ctx: SessionContext, sink: TableSink, batches_read: int) -> None:
+    """S7: within a second, like close(), whether or not a batch was read."""
     refused = threading.Event()
 
     def produce() -> None:
@@ -243,8 +243,8 @@ def test_a_dropped_reader_releases_everything_upstream(ctx: SessionContext, sink
     assert not producer.is_alive()
 
 
-def test_readers_that_are_dropped_leave_no_thread_behind(ctx: SessionContext) -> None:
-    """S7, F14: one hundred times, started and not."""
+def test_dropped_readers_leave_no_thread(ctx: SessionContext) -> None:
+    """S7, F14: one hundred readers, started and not started."""
     before = set(threading.enumerate())
     for number in range(100):
         reader = result_of(ctx, "execute_stream", 500)
@@ -264,7 +264,7 @@ def test_readers_that_are_dropped_leave_no_thread_behind(ctx: SessionContext) ->
 def test_closing_the_session_ends_a_blocked_read_at_once_with_a_clear_error(
     ctx: SessionContext, reader: RecordBatchReader
 ) -> None:
-    """S14: and reading on says so again."""
+    """S14: every later read raises it again."""
     blocked = Blocked(reader.read_all)
     ctx.close()
     error = blocked.ends()
@@ -278,7 +278,7 @@ def test_closing_the_session_ends_a_blocked_read_at_once_with_a_clear_error(
 
 @pytest.mark.parametrize("batches_read", [0, 1])
 def test_a_reader_of_a_closed_session_raises_and_never_ends_cleanly(ctx: SessionContext, batches_read: int) -> None:
-    """S14: whether it was read from before or not."""
+    """S14: whether or not a batch was read before."""
     closed = threading.Event()
 
     def endless() -> Iterator[pa.RecordBatch]:
@@ -298,8 +298,8 @@ def test_a_reader_of_a_closed_session_raises_and_never_ends_cleanly(ctx: Session
     assert batches_read == 0 or closed.wait(AT_ONCE)
 
 
-def test_closing_the_session_ends_every_partition_s_reader(ctx: SessionContext, sink: TableSink) -> None:
-    """S14, S13: those that are waiting and those that nobody reads."""
+def test_closing_the_session_ends_the_readers_of_every_partition(ctx: SessionContext, sink: TableSink) -> None:
+    """S14, S13: readers that wait and readers that no thread reads."""
     frame = ctx.sql("select k from t where k % 2 = 0 union all select 1 as k")
     readers = frame.execute_stream_partitioned()
     assert len(readers) > 1
@@ -312,7 +312,7 @@ def test_closing_the_session_ends_every_partition_s_reader(ctx: SessionContext, 
 
 
 def test_closing_the_session_ends_a_collect_on_another_thread(ctx: SessionContext, sink: TableSink) -> None:
-    """S14: nothing of the half result is returned."""
+    """S14: no part of the result is returned."""
     sink.write(ONE)
     blocked = Blocked(ctx.sql("select * from t").collect)
     ctx.close()
@@ -320,15 +320,15 @@ def test_closing_the_session_ends_a_collect_on_another_thread(ctx: SessionContex
     assert blocked.result is None
 
 
-def test_a_collected_result_outlives_its_session() -> None:
-    """S14: it is in memory, and nothing of the session is needed to read it."""
+def test_a_collected_result_can_be_read_after_its_session_is_closed() -> None:
+    """S14: it is in memory, and needs nothing of the session."""
     with SessionContext() as ctx:
         reader = result_of(ctx, "collect")
     assert reader.read_all().num_rows == 3
 
 
 def test_a_frame_of_a_closed_session_cannot_be_executed(ctx: SessionContext, sink: TableSink) -> None:
-    """S14: nor looked at."""
+    """S14: it cannot be inspected either."""
     frame = ctx.sql("select * from t")
     ctx.close()
     for call in (frame.execute_stream, frame.collect, frame.count, frame.schema, frame.explain):
@@ -340,8 +340,8 @@ def test_a_frame_of_a_closed_session_cannot_be_executed(ctx: SessionContext, sin
 # -- threads -----------------------------------------------------------------------------------------
 
 
-def test_a_reader_made_on_one_thread_is_read_on_others_in_turn() -> None:
-    """S12: each batch by another thread, and none is lost."""
+def test_several_threads_may_take_turns_reading_one_reader() -> None:
+    """S12: each batch on another thread, and none is lost."""
     with SessionContext(batch_size=100) as ctx:
         ctx.register_arrow("n", pa.table({"k": range(1_000)}))
         reader = ctx.sql("select k from n order by k").execute_stream()

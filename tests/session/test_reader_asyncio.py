@@ -28,8 +28,8 @@ def reader(ctx: SessionContext, sink: TableSink) -> RecordBatchReader:
     return ctx.sql("select * from t").execute_stream()
 
 
-def test_a_reader_is_iterated_from_asyncio_while_the_loop_goes_on(ctx: SessionContext, sink: TableSink) -> None:
-    """S1, S12: the producer is a coroutine of the same loop, so a blocked loop would never end."""
+def test_a_reader_is_iterated_from_asyncio_without_blocking_the_loop(ctx: SessionContext, sink: TableSink) -> None:
+    """S1, S12: the producer is a coroutine of the same loop, so a blocked loop would hang."""
 
     async def produce() -> None:
         with sink:
@@ -47,7 +47,7 @@ def test_a_reader_is_iterated_from_asyncio_while_the_loop_goes_on(ctx: SessionCo
     assert asyncio.run(both_together()) == 20
 
 
-def test_an_async_read_that_is_given_up_loses_no_batch(reader: RecordBatchReader, sink: TableSink) -> None:
+def test_a_cancelled_async_read_loses_no_batch(reader: RecordBatchReader, sink: TableSink) -> None:
     """S12: cancelling the coroutine cancels the wait, not the stream."""
 
     async def give_up_then_read() -> list[int]:
@@ -65,7 +65,7 @@ def test_an_async_read_that_is_given_up_loses_no_batch(reader: RecordBatchReader
 def test_cancel_and_close_from_another_thread_end_an_async_read(
     reader: RecordBatchReader, end: str, kind: type[headrace.HeadraceError]
 ) -> None:
-    """S11: as they end a blocking one."""
+    """S11: as they end a blocking read."""
 
     async def read() -> None:
         ended = asyncio.to_thread(lambda: (threading.Event().wait(NOT_YET), getattr(reader, end)()))
@@ -75,8 +75,8 @@ def test_cancel_and_close_from_another_thread_end_an_async_read(
         asyncio.run(read())
 
 
-def test_asyncio_sees_the_same_ends_as_a_thread(ctx: SessionContext, sink: TableSink) -> None:
-    """S9: a failed producer raises, an ended stream ends, again and again, and a closed reader refuses."""
+def test_an_async_reader_gets_the_same_ends_as_a_thread(ctx: SessionContext, sink: TableSink) -> None:
+    """S9: a failed producer raises, an ended stream ends again and again, and a closed reader refuses."""
 
     async def check() -> None:
         failing = ctx.sql("select * from t").execute_stream()

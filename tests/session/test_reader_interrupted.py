@@ -1,4 +1,4 @@
-"""Readers in a process of their own: interrupted with Ctrl-C, and collected as garbage at any moment."""
+"""Readers in a separate process: interrupted with Ctrl-C, and collected as garbage at any moment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ READS = {
     "an aggregate of a pull table": "aggregate.read_all()",
 }
 
-# Each read blocks forever, and says so first. After Ctrl-C the producer must be told and the session usable.
+# Each read prints a line and then blocks forever. After Ctrl-C, the next write must raise and the session be usable.
 INTERRUPTED = """
 import asyncio, sys, threading
 import pyarrow as pa
@@ -62,7 +62,7 @@ for read in sys.argv[1:]:
             while True:
                 sink.write(one, timeout=1)
         except headrace.ConsumerGoneError:
-            print("producer told", flush=True)
+            print("write raised", flush=True)
         assert ctx.sql("select 1 as one").count() == 1
 let_go.set()
 print("done", flush=True)
@@ -77,19 +77,19 @@ def interrupted() -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_ctrl_c_in_a_blocked_read_comes_back_within_two_seconds(interrupted: subprocess.Popen[str]) -> None:
-    """S12: from every way of reading; what was upstream is told, and the session goes on."""
+def test_ctrl_c_in_a_blocked_read_raises_within_two_seconds(interrupted: subprocess.Popen[str]) -> None:
+    """S12: for every way to read; the producer's next write raises, and the session stays usable."""
     assert interrupted.stdout is not None
     for name in READS:
         assert interrupted.stdout.readline() == "reading\n", interrupted.stderr.read()
-        # The line comes just before the read: let it block, which is what is to be interrupted.
+        # The line is printed just before the read: give the read time to block.
         time.sleep(0.2)
         sent = time.monotonic()
         interrupted.send_signal(signal.SIGINT)
         assert interrupted.stdout.readline() == "interrupted\n", name
         assert time.monotonic() - sent < 2.0, name
-        assert interrupted.stdout.readline() == "producer told\n", name
-    # Not by communicate(), which does not see what came with the line before.
+        assert interrupted.stdout.readline() == "write raised\n", name
+    # communicate() would not return what was buffered with the line before.
     assert (interrupted.stdout.read(), interrupted.stderr.read()) == ("done\n", "")
     assert interrupted.wait(DEADLINE) == 0
 
@@ -120,20 +120,20 @@ with headrace.SessionContext() as ctx:
     try:
         sink.write(pa.record_batch([[1]], schema=schema))
     except headrace.ConsumerGoneError:
-        print("producer told")
+        print("write raised")
 """
 
 
-def test_what_a_signals_handler_raises_comes_out_of_a_blocked_read_and_closes_it() -> None:
-    """S12: as Ctrl-C does, whatever its type."""
+def test_a_blocked_read_raises_what_a_signal_handler_raises_and_is_closed() -> None:
+    """S12: like Ctrl-C, for an exception of any type."""
     done = subprocess.run(
         [sys.executable, "-c", LATE], capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False
     )
     closed = "ClosedError: The reader is closed."
-    assert done.stdout.splitlines() == ["LateError: too late", closed, closed, "producer told"], done.stderr
+    assert done.stdout.splitlines() == ["LateError: too late", closed, closed, "write raised"], done.stderr
 
 
-# Garbage collection runs on any thread at any moment: also on the one that is just handing a batch to the reader
+# Garbage collection runs on any thread at any moment: also on the thread that is passing a batch to the reader
 # that is garbage.
 GARBAGE = """
 import faulthandler, gc, os, sys, threading
@@ -169,7 +169,7 @@ with headrace.SessionContext() as ctx:
         while True:
             sink.write(one, timeout=1)
     except headrace.ConsumerGoneError:
-        print("producer told", flush=True)
+        print("write raised", flush=True)
     for thread in reading:
         thread.join(5)
         assert not thread.is_alive(), thread.name
@@ -177,8 +177,8 @@ with headrace.SessionContext() as ctx:
 
 
 @pytest.mark.parametrize("moment", [("channel.py", ""), ("threading.py", "wait")], ids=["in a lock", "before a wait"])
-def test_a_reader_that_is_garbage_is_released_on_whatever_thread_it_is_collected(moment: tuple[str, str]) -> None:
-    """S7: a reader dropped in a reference cycle releases everything, deadlocks nobody and leaves nobody waiting."""
+def test_a_reader_that_is_garbage_is_released_on_any_thread_that_collects_it(moment: tuple[str, str]) -> None:
+    """S7: a reader in a reference cycle releases everything, causes no deadlock, and leaves no thread waiting."""
     command = [sys.executable, "-c", GARBAGE, *moment]
     run = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE)
-    assert (run.returncode, run.stdout, run.stderr) == (0, "producer told\n", ""), run.stderr
+    assert (run.returncode, run.stdout, run.stderr) == (0, "write raised\n", ""), run.stderr

@@ -1,4 +1,4 @@
-"""What a result that fails looks like: the batches before, then one typed error with its cause."""
+"""A result that fails returns the batches before the failure, then raises one typed error with its cause."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def failing(after: int) -> SimpleTableProvider:
 
 
 def read_until_it_ends(reader: RecordBatchReader) -> tuple[list[int], BaseException | None]:
-    """The keys that came, and the error after them, or None for a clean end."""
+    """Return the keys that were read, and the error after them, or None for a clean end."""
     keys: list[int] = []
     try:
         for batch in reader:
@@ -59,7 +59,7 @@ def read_until_it_ends(reader: RecordBatchReader) -> tuple[list[int], BaseExcept
 
 @pytest.mark.parametrize("partitions", [1, 2, 8])
 @pytest.mark.parametrize("after", [0, 1, 3, 30])
-def test_the_batches_before_a_pull_table_s_error_come_first(after: int, partitions: int) -> None:
+def test_the_batches_before_the_error_of_a_pull_table_come_first(after: int, partitions: int) -> None:
     """S9: every one of them, in order, then the error with the original as its cause."""
     with SessionContext(target_partitions=partitions) as ctx:
         ctx.register_table("t", failing(after))
@@ -71,8 +71,8 @@ def test_the_batches_before_a_pull_table_s_error_come_first(after: int, partitio
 
 
 @pytest.mark.parametrize("after", [0, 1, 3, 30])
-def test_the_batches_before_a_push_table_s_failure_come_first(after: int) -> None:
-    """S9: what was written before fail() is delivered, then its exception is the cause."""
+def test_the_batches_before_the_failure_of_a_push_table_come_first(after: int) -> None:
+    """S9: the reader gets the batches written before fail(), then an error with its exception as cause."""
     with SessionContext() as ctx:
         sink = ctx.register_streaming_table("t", SCHEMA)
         for number in range(after):
@@ -85,8 +85,8 @@ def test_the_batches_before_a_push_table_s_failure_come_first(after: int) -> Non
 
 
 @pytest.mark.parametrize("after", [1, 3])
-def test_a_filter_gives_the_rows_before_the_error_too_when_it_holds_none_back(after: int) -> None:
-    """S9, S15: with low_latency operators gather nothing, so nothing gathered is lost."""
+def test_a_filter_returns_the_rows_before_the_error_if_it_buffers_none(after: int) -> None:
+    """S9, S15: with low_latency, operators buffer no rows, so none are lost."""
     with SessionContext(low_latency=True) as ctx:
         ctx.register_table("t", failing(after))
         keys, error = read_until_it_ends(ctx.sql("select k from t where k % 2 = 0").execute_stream())
@@ -95,7 +95,7 @@ def test_a_filter_gives_the_rows_before_the_error_too_when_it_holds_none_back(af
 
 
 def test_the_batches_before_an_error_of_the_engine_come_first() -> None:
-    """S9: the row that divides by zero is in the fourth batch, and three are delivered."""
+    """S9: the row that divides by zero is in the fourth batch, and three batches are returned."""
     with SessionContext(batch_size=ROWS, target_partitions=1) as ctx:
         ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: map(batch_of, range(10))))
         keys, error = read_until_it_ends(ctx.sql("select k + 0 / (k - 3500) as k from t").execute_stream())
@@ -126,16 +126,16 @@ def test_no_query_over_a_failing_table_ends_cleanly(query: str, partitions: int)
 
 
 @pytest.mark.parametrize("execute", ["collect", "count", "show"])
-def test_what_needs_the_whole_result_raises_and_gives_none_of_it(execute: str) -> None:
-    """S9: there is no result to give."""
+def test_calls_that_need_the_whole_result_raise_and_return_no_part_of_it(execute: str) -> None:
+    """S9: there is no complete result to return."""
     with SessionContext() as ctx:
         ctx.register_table("t", failing(5))
         with pytest.raises(TableError, match="the source went away"):
             getattr(ctx.sql("select count(*) as n from t"), execute)()
 
 
-def test_the_error_comes_once_and_a_read_after_it_is_refused() -> None:
-    """S9: never a silent end, not even for who reads on after the error."""
+def test_the_error_is_raised_once_and_a_later_read_is_refused() -> None:
+    """S9: never a silent end, not even for a read after the error."""
     with SessionContext() as ctx:
         ctx.register_table("t", failing(1))
         reader = ctx.sql("select k from t").execute_stream()
@@ -151,8 +151,8 @@ def test_the_error_comes_once_and_a_read_after_it_is_refused() -> None:
 
 
 @pytest.mark.parametrize("first", range(3))
-def test_a_failing_table_s_partitions_all_raise_in_whatever_order_they_are_read(first: int) -> None:
-    """S9, S13: no partition of a result that is not whole ends cleanly."""
+def test_every_partition_of_a_failing_table_raises_in_any_order_of_reading(first: int) -> None:
+    """S9, S13: no partition of an incomplete result ends cleanly."""
     with SessionContext(target_partitions=3) as ctx:
         ctx.register_table("t", failing(50))
         readers = ctx.sql("select k from t where k >= 0").execute_stream_partitioned()
@@ -254,10 +254,10 @@ def write_parquet(folder: Path) -> Path:
         (spill_folder_deleted, StorageError),
     ],
 )
-def test_the_class_of_an_error_says_what_kind_it_is_and_its_cause_is_the_original(
+def test_the_class_of_an_error_names_its_kind_and_its_cause_is_the_original(
     provoke: Callable[[Callable[..., SessionContext], Path], None], kind: type[HeadraceError], tmp_path: Path
 ) -> None:
-    """S10: exactly that class, so that a caller can tell the kinds apart."""
+    """S10: exactly that class, so that a caller can distinguish the kinds."""
     sessions = ExitStack()
 
     def session(**settings: object) -> SessionContext:
@@ -274,7 +274,7 @@ def test_the_class_of_an_error_says_what_kind_it_is_and_its_cause_is_the_origina
 
 
 def test_a_plan_error_keeps_the_original_as_its_cause() -> None:
-    """S10: the engine's own exception, with the engine's own words."""
+    """S10: the engine's exception, with the engine's message."""
     with SessionContext() as ctx, pytest.raises(PlanError, match="missing") as caught:
         ctx.sql("select * from missing")
     assert "missing" in str(caught.value.__cause__)
@@ -299,7 +299,7 @@ def test_a_plan_error_keeps_the_original_as_its_cause() -> None:
 def test_a_wrong_setting_is_a_configuration_error_that_names_it(
     name: str, settings: dict[str, object], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """S10: in words for the caller, and without a panic of the engine on the terminal."""
+    """S10: the message is for the caller, and the engine prints no panic on the terminal."""
     with pytest.raises(ConfigurationError, match=name) as caught:
         SessionContext(**settings)
     assert "unwrap" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Queries that once got a wrong answer or none: what plain DataFusion gives, in every way that rows reach a session."""
+"""Queries that once had a wrong answer or none: the answer is DataFusion's, however the rows are fed to a session."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from support.differential.ways import WAYS, Settings, register
 
 INNER = pa.struct([("b", pa.int64())])
 NUMBERS = pa.table({"value": [1, 2, 3]})
-# A column is named as a field inside the struct is.
+# A column has the name of a field inside the struct.
 NESTED = pa.table(
     {"s": pa.array([{"a": {"b": n}} for n in (1, 2, None)], pa.struct([("a", INNER)])), "x": [1, 2, 3], "b": [7, 8, 9]}
 )
@@ -116,7 +116,7 @@ CONFIGURED = {
 
 
 def wrong_of(query: str, settings: Settings, tables: dict[str, pa.Table], ways: tuple[str, ...] = WAYS) -> list[str]:
-    """What is wrong with the answers to a query, over the tables that it names, in each way."""
+    """Return how the answers to a query differ, over the tables that it names, for each way of feeding rows."""
     named = [
         Table(name, rows.schema, (tuple(rows.to_batches()),))
         for name, rows in tables.items()
@@ -130,7 +130,7 @@ def wrong_of(query: str, settings: Settings, tables: dict[str, pa.Table], ways: 
 )
 @pytest.mark.parametrize("query", QUERIES)
 def test_a_session_answers_as_datafusion_does(query: str, settings: str) -> None:
-    """S1, T9, T13: the same rows of the same types, or a refusal on both sides."""
+    """S1, T9, T13: the same rows with the same types, or a refusal on both sides."""
     assert wrong_of(QUERIES[query], CONFIGURED[settings], TABLES) == []
 
 
@@ -148,7 +148,7 @@ IN_MEMORY = ("pull", "hinted", "push", "arrow", "stream", "dataset")
 @pytest.mark.parametrize("query", ["select x from t where x % 1000 = 0", "select s, x from t where x > 69990"])
 @pytest.mark.parametrize("kind", DEEP)
 def test_a_large_batch_of_nested_columns_is_read(kind: str, query: str) -> None:
-    """T13, P14: it is handed to the engine in slices."""
+    """T13, P14: the engine gets it in slices."""
     column = pa.concat_arrays([DEEP[kind]] * 141).slice(0, 70_001)
     rows = pa.table({"s": column, "x": pa.array(range(70_001))})
     assert wrong_of(query, Settings(target_partitions=2), {"t": rows}, IN_MEMORY) == []
@@ -156,14 +156,14 @@ def test_a_large_batch_of_nested_columns_is_read(kind: str, query: str) -> None:
 
 @pytest.mark.parametrize("kind", DEEP)
 def test_a_slice_of_nested_columns_is_read(kind: str) -> None:
-    """T13, P9: a slice is a batch as any other."""
+    """T13, P9: a slice is a batch like any other."""
     rows = pa.table({"s": DEEP[kind], "x": pa.array(range(500))}).slice(3, 7)
     assert wrong_of("select s, x from t", Settings(), {"t": rows}, IN_MEMORY) == []
 
 
 @pytest.mark.parametrize("way", ["pull", "hinted", "dataset", "arrow"])
-def test_a_union_of_one_table_is_read_as_one_filter(way: str) -> None:
-    """T9: the engine makes it one scan where it is told to."""
+def test_a_union_over_one_table_is_answered_correctly_as_one_filter(way: str) -> None:
+    """T9: with this setting, the engine makes one scan of it."""
     config = {"datafusion.optimizer.enable_unions_to_filter": True}
     query = "select id from t1 where id = 1 union select id from t1 where id = 3"
     table = Table("t1", LEFT.schema, (tuple(LEFT.to_batches()),))
@@ -184,8 +184,8 @@ NOT_NULL = {
 
 @pytest.mark.parametrize("query", ["select x from t", "select c from t", "select count(*) from t where x > 1"])
 @pytest.mark.parametrize("kind", NOT_NULL)
-def test_a_column_that_is_not_null_is_read_or_left_out(kind: str, query: str) -> None:
-    """T11, T13: values stand in for a column that nobody reads."""
+def test_a_column_that_is_not_null_may_be_read_or_not(kind: str, query: str) -> None:
+    """T11, T13: placeholder values replace a column that no operator reads."""
     column = NOT_NULL[kind]
     schema = pa.schema([pa.field("c", column.type, nullable=False), pa.field("x", pa.int64())])
     rows = pa.Table.from_arrays([column, pa.array([1, 2, 3])], schema=schema)
@@ -207,7 +207,7 @@ def rows_of(query: str, read_only: bool) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("read_only", [False, True])
 @pytest.mark.parametrize("query", ["select make_map() as m", "select map {} as m", "select map([], []) as m"])
 def test_a_map_without_entries_does_not_end_the_process(worker: Worker, query: str, read_only: bool) -> None:
-    """S1, S10: pyarrow aborts where it is asked to cast one."""
+    """S1, S10: pyarrow aborts the process when it casts such a map."""
     assert worker.call(rows_of, query, read_only) == [{"m": []}]
 
 
@@ -229,8 +229,8 @@ FILE_QUERIES = {
 
 
 @pytest.mark.parametrize("said", FILE_QUERIES)
-def test_a_file_that_has_gone_is_an_error_whatever_names_it(said: str, tmp_path: Path) -> None:
-    """S10, T9: the engine reads it as an empty table."""
+def test_a_query_over_a_removed_file_raises_in_every_kind_of_query(said: str, tmp_path: Path) -> None:
+    """S10, T9: the engine alone reads a removed file as an empty table."""
     name, query = FILE_QUERIES[said]
     path = tmp_path / "rows.parquet"
     pyarrow.parquet.write_table(NUMBERS, path)
@@ -248,7 +248,7 @@ def test_a_file_that_has_gone_is_an_error_whatever_names_it(said: str, tmp_path:
 def write_slowly(sink: Any, rows: pa.Table) -> None:
     with contextlib.suppress(ConsumerGoneError), sink:
         for batch in rows.to_batches(max_chunksize=2):
-            # Not to meet another thread: a pause is what this is about.
+            # The sleep is the pause that the test is about; no thread waits for it.
             time.sleep(0.1)
             sink.write(batch)
 
@@ -266,7 +266,7 @@ SLOW = {
 @pytest.mark.parametrize("low_latency", [False, True])
 @pytest.mark.parametrize("said", SLOW)
 def test_a_producer_that_pauses_changes_no_answer(said: str, low_latency: bool) -> None:
-    """S15, P14: a scan that waits hands the engine batches without rows, which some functions do not take."""
+    """S15, P14: a scan that waits returns batches without rows, which some functions do not accept."""
     with SessionContext(low_latency=low_latency) as session:
         session.register_arrow("u", DICTIONARY)
         expected = session.sql(SLOW[said].replace("from t", "from u")).collect().read_all()
@@ -291,8 +291,8 @@ TWICE = {
 
 
 @pytest.mark.parametrize("said", TWICE)
-def test_a_first_query_that_scans_a_push_table_twice_says_so(said: str) -> None:
-    """P6: the table was not consumed before, and the message does not say that it was."""
+def test_the_refusal_of_a_first_query_that_scans_a_push_table_twice_says_so(said: str) -> None:
+    """P6: the table was not consumed before, and the message does not claim that it was."""
     with SessionContext() as session:
         sink = session.register_streaming_table("t", NUMBERS.schema)
         with pytest.raises(ConsumedError, match="scanned twice in this query"):
@@ -338,8 +338,8 @@ SAID = {
 
 @pytest.mark.parametrize("way", REGISTER)
 @pytest.mark.parametrize("name", SAID)
-def test_a_table_is_reached_by_the_name_it_was_registered_with(name: str, way: str) -> None:
-    """T12, P9: a name is read as SQL reads it."""
+def test_a_table_is_found_by_the_name_it_was_registered_with(name: str, way: str) -> None:
+    """T12, P9: a name is parsed as SQL parses it."""
     with SessionContext() as session:
         REGISTER[way](session, name)
         assert session.table_exists(name)

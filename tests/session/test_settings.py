@@ -1,4 +1,4 @@
-"""The settings of a session: checked when it is made, and of effect."""
+"""The settings of a session are checked when it is made, and take effect."""
 
 import os
 import subprocess
@@ -14,7 +14,7 @@ from headrace import SessionContext
 COUNT = 200_000
 NUMBERS = pa.array([(i * 7919) % COUNT for i in range(COUNT)], pa.int64())
 BIG = pa.table({"x": NUMBERS, "s": [f"a rather long piece of text, number {i}" for i in range(COUNT)]})
-# The engine keeps this much aside for merging what was spilled; 10 MB by default.
+# The engine reserves this much memory for merging spilled rows; 10 MB by default.
 SMALL_RESERVE = {"datafusion.execution.sort_spill_reservation_bytes": 500_000}
 
 
@@ -39,7 +39,7 @@ def in_effect(ctx, name):
         ({"config": None}, "datafusion.optimizer.max_passes", "3"),
     ],
 )
-def test_a_setting_is_in_effect(settings, name, value):
+def test_a_setting_takes_effect(settings, name, value):
     """S2: batch_size, target_partitions and the engine's own settings by their full names."""
     with SessionContext(**settings) as ctx:
         assert in_effect(ctx, name) == [value]
@@ -47,7 +47,7 @@ def test_a_setting_is_in_effect(settings, name, value):
 
 @pytest.mark.parametrize("size", [1, 2, 1000])
 def test_no_batch_is_larger_than_batch_size(size):
-    """S2: batches of a result over a provider have at most batch_size rows, whatever it hands out."""
+    """S2: the result over a provider has batches of at most batch_size rows, however large the provider's are."""
     with SessionContext(batch_size=size, target_partitions=1) as ctx:
         ctx.register_table("t", Provider(lambda: [rows(0, 7), rows(7, 1), rows(8, 12)]))
         for query in ("select x from t", "select x from t where x >= 0", "select x from t order by x"):
@@ -59,7 +59,7 @@ def test_no_batch_is_larger_than_batch_size(size):
 @pytest.mark.parametrize("name", ["batch_size", "target_partitions"])
 @pytest.mark.parametrize("value", [0, -1, True, 1.5, "5", 2**70], ids=repr)
 def test_a_count_must_be_a_whole_number_of_at_least_1(name, value):
-    """The setting and the value are named."""
+    """The message names the setting and the value."""
     with pytest.raises(headrace.ConfigurationError) as caught:
         SessionContext(**{name: value})
     assert str(caught.value).startswith(f"{name} must be ")
@@ -70,7 +70,7 @@ def test_a_count_must_be_a_whole_number_of_at_least_1(name, value):
     "limit", [1, 10**9, "1", "100b", "512MB", "512 mb", "2GiB", "2gib", " 1.5 GB ", "1k", "1Ki", "3T"], ids=repr
 )
 def test_a_memory_limit_is_a_number_of_bytes_or_a_size(limit):
-    """Units of 1000 and of 1024, in any case, with or without a B."""
+    """Units of 1000 and of 1024, in upper or lower case, with or without a B."""
     with SessionContext(memory_limit=limit) as ctx:
         assert ctx.sql("select 1").count() == 1
 
@@ -78,8 +78,8 @@ def test_a_memory_limit_is_a_number_of_bytes_or_a_size(limit):
 @pytest.mark.parametrize(
     "limit", [0, -1, True, 1.5, "", "0", "x", "MB", "-1MB", "5 PB", "1e9", "1,5GB", "9" * 400, 10**30, [1]], ids=repr
 )
-def test_a_memory_limit_that_is_no_size_is_refused(limit):
-    """With what it may be."""
+def test_an_invalid_memory_limit_is_refused(limit):
+    """The message says which values are allowed."""
     with pytest.raises(headrace.ConfigurationError) as caught:
         SessionContext(memory_limit=limit)
     message = str(caught.value)
@@ -88,8 +88,8 @@ def test_a_memory_limit_that_is_no_size_is_refused(limit):
     assert message.endswith(f"not {limit!r}.")
 
 
-def test_units_of_memory_are_worth_what_they_say():
-    """Seen from outside: what the engine says it had."""
+def test_units_of_memory_have_their_values():
+    """Seen from outside: the engine reports the size of its pool."""
     for limit, said in (("2KB", "2000.0 B"), ("2KiB", "2.0 KB"), ("2000", "2000.0 B"), (2048, "2.0 KB")):
         with SessionContext(memory_limit=limit, spill=False) as ctx:
             ctx.register_arrow("t", BIG)
@@ -98,7 +98,7 @@ def test_units_of_memory_are_worth_what_they_say():
 
 
 def registered(ctx, kind):
-    # Batches with memory of their own: of slices, the engine would count each as the whole.
+    # Batches that own their memory: the engine counts each slice as the whole.
     batches = [pa.concat_batches([batch, batch.slice(0, 0)]) for batch in BIG.to_batches(max_chunksize=4096)]
     if kind == "memory":
         ctx.register_arrow("t", pa.Table.from_batches(batches))
@@ -113,7 +113,7 @@ def registered(ctx, kind):
 @pytest.mark.parametrize("kind", ["memory", "pull", "push"])
 @pytest.mark.parametrize("where", ["system", "folder"])
 def test_a_sort_larger_than_the_memory_limit_spills(kind, where, tmp_path):
-    """S4: over every kind of table; into the folder given, which is left empty."""
+    """S4: over every kind of table; it spills into the given folder, which is empty afterwards."""
     spill = True if where == "system" else tmp_path
     with SessionContext(memory_limit="4MB", spill=spill, target_partitions=1, config=SMALL_RESERVE) as ctx:
         registered(ctx, kind)
@@ -127,7 +127,7 @@ def test_a_sort_larger_than_the_memory_limit_spills(kind, where, tmp_path):
 
 @pytest.mark.parametrize("kind", ["memory", "pull", "push"])
 def test_without_spilling_a_sort_larger_than_the_memory_limit_is_a_typed_error(kind):
-    """S10: resources exhausted, with what to raise; the session stays usable."""
+    """S10: resources exhausted, and the message names the limit to raise; the session stays usable."""
     with SessionContext(memory_limit="4MB", spill=False, target_partitions=1, config=SMALL_RESERVE) as ctx:
         registered(ctx, kind)
         with pytest.raises(headrace.ResourcesExhaustedError, match=r"Hint: raise memory_limit, allow spill"):
@@ -136,8 +136,8 @@ def test_without_spilling_a_sort_larger_than_the_memory_limit_is_a_typed_error(k
 
 
 @pytest.mark.parametrize("kind", ["pull", "push"])
-def test_a_sort_over_a_table_of_python_is_the_sort_a_table_in_memory_gets(kind):
-    """S4: one that can spill and takes no list of its best rows for all of them."""
+def test_a_sort_over_a_python_table_is_planned_like_a_sort_over_a_table_in_memory(kind):
+    """S4: it can spill; a limit on the best rows is not mistaken for the whole sort."""
     with SessionContext(target_partitions=1) as ctx:
         registered(ctx, kind)
         assert "TopK" not in ctx.sql("select x, s from t order by x").explain()
@@ -159,8 +159,8 @@ def test_a_sort_over_a_table_of_python_is_the_sort_a_table_in_memory_gets(kind):
         ({"config": [("a", "b")]}, r"config"),
     ],
 )
-def test_a_setting_that_cannot_be_is_refused_and_named(settings, message):
-    """With what it may be."""
+def test_an_invalid_setting_is_refused_and_named(settings, message):
+    """The message says which values are allowed."""
     with pytest.raises(headrace.ConfigurationError, match=message):
         SessionContext(**settings)
 
@@ -174,8 +174,8 @@ def test_a_setting_that_cannot_be_is_refused_and_named(settings, message):
         ("datafusion.optimizer.max_passes", None),
     ],
 )
-def test_an_engine_setting_that_cannot_be_is_refused_without_a_panic(key, value, capfd):
-    """The key is named, no words of the engine's insides are, and nothing is written to the terminal."""
+def test_an_invalid_engine_setting_is_refused_without_a_panic(key, value, capfd):
+    """The message names the key without the engine's internal words, and the terminal stays clean."""
     with pytest.raises(headrace.ConfigurationError) as caught:
         SessionContext(config={key: value})
     message = str(caught.value)
@@ -184,8 +184,8 @@ def test_an_engine_setting_that_cannot_be_is_refused_without_a_panic(key, value,
     assert "panicked" not in capfd.readouterr().err
 
 
-def test_an_unknown_argument_is_pythons_own_error():
-    """As for any function."""
+def test_an_unknown_argument_is_a_type_error():
+    """Python's own error, as for any function."""
     with pytest.raises(TypeError, match="memory"):
         SessionContext(memory="1GB")
 

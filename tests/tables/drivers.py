@@ -36,14 +36,14 @@ class Driver:
         return MODES[self.mode](self.world, ids)
 
     def land(self, epoch: int, ids: Iterable[int] | None = None) -> Landed:
-        """Land an epoch; its rows are 10 for each epoch unless told."""
+        """Land an epoch; without ``ids``, it has 10 rows."""
         return self.committer().commit(epoch, self.payload(ids_of(epoch) if ids is None else ids))
 
     def forget(self) -> None:
         self.state = RunState()
 
     def restarted(self, run: str, **changed: Any) -> Driver:
-        """The query again: a new run in a new process, from the same checkpoint unless told."""
+        """Return the query restarted: a new run in a new process, from the same checkpoint by default."""
         same = {"mode": self.mode, "checkpoint": self.checkpoint, "query_id": self.query_id, "rules": self.rules}
         return Driver(self.world, run, **(same | changed))
 

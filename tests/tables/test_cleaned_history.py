@@ -16,7 +16,7 @@ from support.stepping import Steps
 
 
 def leave_hole(world: World, *, of: int = 1) -> None:
-    """Versions come and go above the newest one, which is tagged; so many are missing, and two more are there."""
+    """Tag the newest version, and make a gap of ``of`` versions above it, with two more versions after the gap."""
     world.tag(world.store().open().version)
     for _ in range(of):
         world.configure()
@@ -199,7 +199,7 @@ def test_a_fence_that_did_not_see_an_epoch_gives_way_to_its_bookmark(world: Worl
 
 
 def test_files_of_a_result_that_may_have_landed_are_not_removed(world: World) -> None:
-    """L30: it landed, and another writer overwrote it before it could be looked at; a restore brings it back."""
+    """L30: it landed, and another writer overwrote it before it was checked; a restore makes it current again."""
     driver = Driver(world, mode="complete")
     driver.land(0)
     forget_newest(world)

@@ -75,7 +75,7 @@ def test_a_replay_whose_rows_differ_changes_nothing(world: World) -> None:
 
 @EVERY_MODE
 def test_an_older_epoch_than_the_newest_landed_is_never_committed(world: World, mode: str) -> None:
-    """L17: whoever sends it."""
+    """L17: no matter which run sends it."""
     driver = Driver(world, mode=mode)
     for epoch in range(8):
         driver.land(epoch)
@@ -158,7 +158,7 @@ def test_a_checkpoint_that_another_took_the_place_of_does_not_come_back(
 
 
 @EVERY_MODE
-def test_a_driver_that_was_taken_over_from_is_told_so_for_good(world: World, mode: str) -> None:
+def test_a_superseded_driver_is_fenced_permanently(world: World, mode: str) -> None:
     """F4, L26, L27: with its memory and without; what it would have replayed is not taken for landed either."""
     old = Driver(world, mode=mode)
     old.land(0)

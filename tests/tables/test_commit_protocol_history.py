@@ -123,7 +123,7 @@ def test_an_overwrite_or_restore_beyond_the_lookback_still_stops_the_run(world: 
 
 
 @EVERY_MODE
-def test_a_gap_is_a_warning_and_the_query_goes_on(world: World, mode: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gap_is_a_warning_and_the_query_continues(world: World, mode: str, caplog: pytest.LogCaptureFixture) -> None:
     """L20: a version removed inside the range that matters."""
     driver = Driver(world, mode=mode)
     driver.land(0)
@@ -136,8 +136,8 @@ def test_a_gap_is_a_warning_and_the_query_goes_on(world: World, mode: str, caplo
 
 
 @EVERY_MODE
-def test_a_gap_stops_the_query_if_it_is_told_to(world: World, mode: str) -> None:
-    """L20, L21: with fail, nothing is landed, and the hint says what to do."""
+def test_a_gap_stops_the_query_if_the_setting_says_fail(world: World, mode: str) -> None:
+    """L20, L21: nothing is landed, and the hint says what to do."""
     driver = Driver(world, mode=mode, rules={"on_history_gap": "fail"})
     driver.land(0)
     others(world, 3)
@@ -266,7 +266,7 @@ def test_a_missing_bookmark_means_reading_everything(world: World) -> None:
 @EVERY_MODE
 @pytest.mark.parametrize("what", ["overwrite", "restore"])
 @pytest.mark.parametrize("is_forgetful", [False, True])
-def test_a_foreign_overwrite_or_restore_stops_the_run_and_an_accepting_one_goes_on(
+def test_a_foreign_overwrite_or_restore_stops_the_run_and_an_accepting_one_continues(
     world: World, mode: str, what: str, is_forgetful: bool
 ) -> None:
     """F6, L25, L40: it says so; nothing is resurrected, and what had landed does not land again."""
@@ -294,7 +294,7 @@ def test_a_foreign_overwrite_or_restore_stops_the_run_and_an_accepting_one_goes_
 
 @EVERY_MODE
 @pytest.mark.parametrize("versions", [0, 9])
-def test_a_table_made_anew_stops_the_run_and_an_accepting_one_goes_on(world: World, mode: str, versions: int) -> None:
+def test_a_recreated_table_stops_the_run_and_an_accepting_one_continues(world: World, mode: str, versions: int) -> None:
     """F6, L40: whether the new table has fewer versions than the old one had, or more."""
     driver = Driver(world, mode=mode)
     driver.land(0)

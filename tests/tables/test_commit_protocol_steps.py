@@ -31,7 +31,7 @@ from support.stepping import DiedError, Steps, raising
 
 Make = Callable[[], World]
 
-# How the driver stands when it begins the epoch that is looked at.
+# The driver's state when it begins the tested epoch.
 STATES = ("first", "established", "forgetful", "behind others")
 EVERY_MODE = pytest.mark.parametrize("mode", MODES)
 
@@ -88,7 +88,7 @@ def require_each_epoch_once(world: World, mode: str, epochs: int, foreign: tuple
 @EVERY_MODE
 @shown_in(quick=True)
 def test_a_rival_takes_over_between_any_two_calls(make: Make, state: str, mode: str) -> None:
-    """F4, L26, L27: one of the two lands the epoch; the one that was overtaken is told so, and stays out."""
+    """F4, L26, L27: one of the two lands the epoch; the superseded one raises, and never lands again."""
     for moment in moments(make, state, mode):
         world = make()
         driver, epoch = prepared(world, state, mode)
@@ -102,7 +102,7 @@ def test_a_rival_takes_over_between_any_two_calls(make: Make, state: str, mode: 
 
 
 def _require_one_goes_on(world: World, driver: Driver, rival: Driver, epoch: int, mode: str) -> None:
-    """Both send the next epoch: whoever is the newest lands it, and the other never does."""
+    """Both send the next epoch: the newest run lands it, and the other never does."""
     driver.steps = Steps()
     for each in (driver, rival, driver, rival):
         try:
@@ -188,7 +188,7 @@ def test_a_lost_answer_never_doubles_an_epoch(make: Make, state: str, mode: str)
 
 @EVERY_MODE
 @shown_in()
-def test_any_one_call_may_fail_and_a_restart_goes_on(make: Make, state: str, mode: str) -> None:
+def test_any_one_call_may_fail_and_a_restart_continues(make: Make, state: str, mode: str) -> None:
     """F9, L28, L30: storage fails once, anywhere: the epoch fails or lands, and lands once when it is sent again."""
     for moment in moments(make, state, mode):
         for again in (lambda driver: driver, lambda driver: driver.restarted("run-b")):
@@ -303,7 +303,7 @@ REPLACING: dict[str, Callable[[World], object]] = {
 def test_an_overwrite_or_restore_between_any_two_calls_stops_the_run(
     make: Make, state: str, mode: str, what: str
 ) -> None:
-    """F6, L25, L40: clearly, with nothing resurrected; an accepting restart goes on after what was landed."""
+    """F6, L25, L40: clearly, with nothing resurrected; an accepting restart continues after what was landed."""
     for moment in moments(make, state, mode):
         world = make()
         driver, epoch = prepared(world, state, mode)
@@ -330,7 +330,7 @@ def _replaced_at(world: World) -> int:
 
 @EVERY_MODE
 @shown_in()
-def test_a_table_dropped_and_made_anew_between_any_two_calls(make: Make, state: str, mode: str) -> None:
+def test_a_table_dropped_and_recreated_between_any_two_calls(make: Make, state: str, mode: str) -> None:
     """F6, L40: the run stops or lands in the new table; an accepting restart lands there; it is always readable."""
     for moment in moments(make, state, mode):
         world = make()

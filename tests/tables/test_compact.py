@@ -1,4 +1,4 @@
-"""Upkeep puts small files together and removes old versions while a stream goes on, and the ledger stays right."""
+"""Upkeep compacts small files and removes old versions while a stream runs, and the ledger stays correct."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_compaction_of_an_indexed_table_is_stepped_over(world: LanceWorld) -> No
     assert world.rows() == ids_through(3)
 
 
-def test_upkeep_goes_on_beside_the_stream(world: LanceWorld) -> None:
-    """L22, F7: a round that is still going when the next epochs come neither fails nor is failed by them."""
+def test_upkeep_runs_beside_the_stream(world: LanceWorld) -> None:
+    """L22, F7: a round that still runs when the next epochs land neither fails nor makes them fail."""
     rules = CompactionRules(every_epochs=1, retain_versions=2)
     sink = EpochSink(SinkSettings(world.location, Rules("query"), compaction=rules))
     for epoch in range(15):
@@ -205,7 +205,7 @@ def test_a_round_takes_up_what_has_grown_only_when_enough_of_it_has_come_togethe
 
 
 def test_a_round_leaves_grown_fragments_alone(world: LanceWorld) -> None:
-    """L22: they are neither written anew nor counted as small."""
+    """L22: they are neither rewritten nor counted as small."""
     for start in range(0, 40_000, 20_000):
         world.append(range(start, start + 20_000))
     grown = [fragment.fragment_id for fragment in world.store().open().dataset.get_fragments()]

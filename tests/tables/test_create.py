@@ -1,4 +1,4 @@
-"""Tables are made, and given new columns, only when told to, and whoever else does so at the same moment."""
+"""Tables are made, and get new columns, only on request, even if other writers do so at the same moment."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def columns(store: LanceStore) -> list[str]:
     return list(store.open().schema.names)
 
 
-def test_a_table_is_not_made_unless_told(store: LanceStore, tmp_path: Path) -> None:
+def test_a_table_is_not_made_unless_requested(store: LanceStore, tmp_path: Path) -> None:
     """L5: a clear error, and nothing is created."""
     with pytest.raises(TableNotFoundError, match="createTable=true"):
         create.open_or_create(store, SCHEMA, creates=False)
@@ -58,7 +58,7 @@ def test_two_creators_at_once_get_the_same_table(tmp_path: Path) -> None:
             try:
                 barrier.wait(10)
                 made.append(create.open_or_create(LanceStore(location), SCHEMA, creates=True))
-            except BaseException as error:  # noqa: BLE001 - told by the assertion below
+            except BaseException as error:  # noqa: BLE001 - the assertion below shows it
                 errors.append(error)
 
         threads = [threading.Thread(target=create_table) for _ in range(2)]
@@ -147,7 +147,7 @@ def test_keys_that_would_be_rounded_are_refused() -> None:
         create.require_keys(exact, rounded, ("k",))
 
 
-def test_a_sink_prepares_the_table_as_it_was_told(tmp_path: Path) -> None:
+def test_a_sink_prepares_the_table_as_configured(tmp_path: Path) -> None:
     """L5, L32"""
     location = Location(str(tmp_path / "table.lance"))
     wider = pa.schema([*SCHEMA, pa.field("new", pa.float64())])

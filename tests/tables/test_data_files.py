@@ -113,7 +113,7 @@ def test_files_have_no_more_rows_than_they_may(world: LanceWorld) -> None:
 
 @pytest.mark.parametrize("is_compacted", [False, True])
 def test_rows_and_results_land_where_field_ids_have_gaps(world: LanceWorld, is_compacted: bool) -> None:
-    """L9, L31: columns were dropped, added and retyped: a result starts ids anew, rows keep the table's."""
+    """L9, L31: columns were dropped, added and retyped: a result renumbers the ids, rows keep the table's."""
     world.append([1])
     world.add_column("more")
     world.drop_column("note")
@@ -132,7 +132,7 @@ def test_rows_and_results_land_where_field_ids_have_gaps(world: LanceWorld, is_c
     assert world.dataset.schema.names == ["id", "more", "last"]
 
 
-def test_a_result_may_bring_its_own_schema(world: LanceWorld) -> None:
+def test_a_result_may_have_its_own_schema(world: LanceWorld) -> None:
     """L9: for a batch overwrite."""
     schema = pa.schema([("other", pa.string())])
     rows = pa.record_batch({"other": ["x"]})

@@ -39,7 +39,7 @@ def test_they_behave_as_sets_do(one: set[int], other: set[int]) -> None:
     ],
 )
 def test_text_of_any_kind_is_read(text: str, expected: str) -> None:
-    """L34: what stands in a table was perhaps written by somebody else; it takes no memory either."""
+    """L34: the text in a table may be another writer's; parsing it takes no memory either."""
     assert str(Epochs.parse(text)) == expected
 
 

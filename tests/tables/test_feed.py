@@ -104,7 +104,7 @@ def test_the_first_epoch_can_be_asked_for_again_after_the_table_has_grown(table:
     assert first + reader.to_end() == [*before, 8, 9]
 
 
-def test_compaction_and_index_builds_bring_nothing(table: Table) -> None:
+def test_compaction_and_index_builds_add_no_rows(table: Table) -> None:
     """R2: nor do new columns, dropped ones, settings and deletes of nothing."""
     table.create(1, 2)
     table.append(3)

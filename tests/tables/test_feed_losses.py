@@ -1,4 +1,4 @@
-"""A feed whose versions, or whose table, are gone: an error, or a loss that is accepted and told of."""
+"""A feed whose versions, or whose table, are gone: an error, or a loss that is accepted and logged."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_a_version_that_was_cleaned_up_before_it_was_read_is_an_error(table: Tab
 
 
 def test_loss_that_is_accepted_is_counted_in_a_warning(table: Table, caplog: pytest.LogCaptureFixture) -> None:
-    """R5: and the reader goes on with the oldest version that is left."""
+    """R5: the reader continues with the oldest version that is left."""
     table.create(1)
     reader = reading(table, fails_on_loss=False)
     assert reader.step() == [1]
@@ -134,14 +134,14 @@ def test_what_was_read_may_be_cleaned_up(table: Table) -> None:
         table.clean_up()
 
 
-def test_a_table_that_was_made_anew_is_recognised(table: Table, tmp_path: Path) -> None:
+def test_a_recreated_table_is_recognised(table: Table, tmp_path: Path) -> None:
     """R1: its versions mean other rows, however many there are."""
     table.create(1)
     table.append(2)
     reader = reading(table)
     reader.step()
     for length in (1, 2, 3, 4):
-        lance.write_dataset(some(10), str(tmp_path / "anew.lance"), mode="overwrite" if length > 1 else "create")
+        lance.write_dataset(some(10), str(tmp_path / "again.lance"), mode="overwrite" if length > 1 else "create")
         other = Table(tmp_path / "other" / str(length))
         other.create(10)
         for number in range(1, length):

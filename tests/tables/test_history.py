@@ -37,7 +37,7 @@ def test_a_stream_shows_its_fences_and_epochs(world: LanceWorld) -> None:
     assert [event.version for event in history(world, last=2)] == [4, 3]
 
 
-def test_epochs_without_a_version_are_told_of_by_the_next(world: LanceWorld) -> None:
+def test_epochs_without_a_version_are_listed_by_the_next(world: LanceWorld) -> None:
     """L8, L13: those that had no rows, and those that had landed before a restart."""
     driver = Driver(world)
     driver.land(0, [])
@@ -57,7 +57,7 @@ def test_epochs_without_a_version_are_told_of_by_the_next(world: LanceWorld) -> 
 
 
 def test_what_others_do_has_a_word(world: LanceWorld) -> None:
-    """L22, R2, R3: rows and files where a version brings some. A compaction is two: it reserves numbers first."""
+    """L22, R2, R3: rows and files where a version adds some. A compaction makes two: it reserves numbers first."""
     world.append([1, 2])
     world.append([3])
     world.compact()

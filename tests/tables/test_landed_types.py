@@ -94,7 +94,7 @@ def test_maps_land_where_the_file_format_has_them(make: Callable[..., Location])
 
 
 def test_blobs_of_the_first_kind_land(make: Callable[..., Location]) -> None:
-    """L33: large binaries that are told apart by their metadata."""
+    """L33: large binaries that are marked by their metadata."""
     field = pa.field("c", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     location = make(pa.schema([pa.field("id", pa.int64()), field]))
     batch = pa.record_batch({"id": [1, 2], "c": [b"x" * 1000, b""]})

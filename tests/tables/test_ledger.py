@@ -54,7 +54,7 @@ def test_an_epoch_has_the_two_keys_and_a_fence_has_neither() -> None:
     assert (fence["headrace.fence.queryId"], fence["headrace.fence.lastEpochId"]) == ("query", "5")
 
 
-def test_what_stands_beside_a_stamp_is_what_is_known() -> None:
+def test_a_stamp_lists_only_known_counts() -> None:
     """L7: how many files a merge makes is not known before it is made, and no number is made up."""
     assert (
         ledger.details("append", 2, 1).items()
@@ -128,7 +128,7 @@ def test_another_checkpoint_is_refused_unless_accepted(epoch: int) -> None:
 
 @pytest.mark.parametrize("accepts_reset", [False, True])
 @pytest.mark.parametrize("epoch", [0, 5, 6])
-def test_a_checkpoint_that_another_took_the_place_of_is_refused_for_good(epoch: int, accepts_reset: bool) -> None:
+def test_a_replaced_checkpoint_is_refused_permanently(epoch: int, accepts_reset: bool) -> None:
     """L18: whatever came since."""
     newest = stamp(A, 5)
     for number in range(3):

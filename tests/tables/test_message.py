@@ -170,7 +170,7 @@ def test_what_is_no_message_at_all_is_refused(text: str) -> None:
         TaskMessage.from_json(text)
 
 
-def test_another_release_is_told_so() -> None:
+def test_a_message_of_another_release_is_refused() -> None:
     """L29: the executors' and the driver's must be the same."""
     with pytest.raises(LandingError, match=r"version 2 and this driver reads version 1.*same release"):
         TaskMessage.from_json(spoiled("version", 2))

@@ -35,7 +35,7 @@ def test_a_table_knows_the_queries_that_landed_in_it(world: LanceWorld) -> None:
     assert found == {"one": (1, 6, False), "two": (0, 5, False)}
 
 
-def test_a_query_that_is_forgotten_begins_anew(world: LanceWorld) -> None:
+def test_a_forgotten_query_starts_from_scratch(world: LanceWorld) -> None:
     """L23, L26: its epochs land again, from whatever checkpoint, and what others do does not matter."""
     driver = Driver(world)
     driver.land(0)
@@ -65,13 +65,13 @@ def test_a_query_that_is_forgotten_may_go_on_from_any_checkpoint(world: LanceWor
         old.restarted("run-d", checkpoint="a third", rules={}).land(0)
 
 
-def test_forgetting_somebody_unknown_names_the_ones_that_are_known(world: LanceWorld) -> None:
+def test_forgetting_an_unknown_query_names_the_known_ones(world: LanceWorld) -> None:
     """L23: and changes nothing."""
     with pytest.raises(LandingError, match=r"No query 'nobody'.*it knows no query"):
         queries.forget(world.store(), "nobody")
-    Driver(world, query_id="somebody").land(0)
+    Driver(world, query_id="known").land(0)
     version = world.dataset.version
-    with pytest.raises(LandingError, match=r"it knows 'somebody'"):
+    with pytest.raises(LandingError, match=r"it knows 'known'"):
         queries.forget(world.store(), "nobody")
     assert world.dataset.version == version
 

@@ -68,7 +68,7 @@ def test_it_is_accepted_once(world: World, mode: str, caplog: pytest.LogCaptureF
     assert caplog.text == ""
 
 
-def test_a_run_that_dies_after_it_accepted_need_not_be_told_again(world: World) -> None:
+def test_a_run_that_dies_after_it_accepted_need_not_accept_again(world: World) -> None:
     """L40: its fence says so."""
     driver = Driver(world)
     driver.land(0)
@@ -107,7 +107,7 @@ def test_first_epochs_without_rows_are_no_loss(world: World, mode: str, is_resta
 
 @LOSING_MODES
 def test_a_first_epoch_without_rows_that_was_not_noted_fails(world: World, mode: str) -> None:
-    """L40: else it could not be told from one that was lost. Once the table knows the query, that is a warning."""
+    """L40: otherwise it would look like a lost one. Once the table knows the query, this is a warning."""
     driver = Driver(world, mode=mode)
     driver.steps.named = {"write_note": raising(StorageError("no space"))}
     with pytest.raises(StorageError, match="no space"):
@@ -121,7 +121,7 @@ def test_a_first_epoch_without_rows_that_was_not_noted_fails(world: World, mode:
 
 
 def test_only_the_epochs_that_had_rows_are_named(world: World) -> None:
-    """L40: a run that goes on in the same process knows which had none."""
+    """L40: a run that continues in the same process knows which had none."""
     driver = Driver(world)
     driver.land(0, [])
     driver.land(1, [])
@@ -154,7 +154,7 @@ def test_a_direct_call_may_begin_anywhere(world: World) -> None:
 
 
 @LOSING_MODES
-def test_a_query_that_was_forgotten_goes_on_from_its_checkpoint(world: World, mode: str) -> None:
+def test_a_forgotten_query_continues_from_its_checkpoint(world: World, mode: str) -> None:
     """L40, C7: the table knows that it was."""
     driver = Driver(world, mode=mode)
     driver.land(0)
@@ -168,7 +168,7 @@ def test_a_query_that_was_forgotten_goes_on_from_its_checkpoint(world: World, mo
 @LOSING_MODES
 @pytest.mark.parametrize("what", ["overwrite", "restore"])
 def test_a_table_that_was_replaced_while_the_query_was_stopped_stops_it(world: World, mode: str, what: str) -> None:
-    """L40, F6: also one that was restored to before the query's first stamp; accepted once, it goes on after."""
+    """L40, F6: also one that was restored to before the query's first stamp; accepted once, the query continues."""
     driver = Driver(world, mode=mode)
     driver.land(0)
     driver.land(1)
@@ -216,7 +216,7 @@ def test_a_table_that_was_put_back_is_as_it_was(world: World, mode: str) -> None
 
 @EVERY_MODE
 def test_what_cleanup_removed_is_no_loss(world: World, mode: str, caplog: pytest.LogCaptureFixture) -> None:
-    """L40, L20, L23: the bookmark knows the query, and the query goes on with a warning."""
+    """L40, L20, L23: the bookmark knows the query, and the query continues with a warning."""
     driver = Driver(world, mode=mode)
     driver.land(0)
     driver.land(1)
@@ -247,7 +247,7 @@ def test_a_missing_table_is_not_created_for_a_checkpoint_that_is_not_new(tmp_pat
     assert len(list(tmp_path.iterdir())) == 3
 
 
-def test_what_was_accepted_is_told_by_the_history(tmp_path: Path) -> None:
+def test_the_history_lists_what_was_accepted(tmp_path: Path) -> None:
     """L40, C6: and nothing is found missing."""
     world = LanceWorld(str(tmp_path / "table.lance"))
     driver = Driver(world)
@@ -262,7 +262,7 @@ def test_what_was_accepted_is_told_by_the_history(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("old", "new"), [(a, b) for a in MODES for b in MODES if a != b])
 def test_another_mode_under_the_same_id_stops_the_query(world: World, old: str, new: str) -> None:
-    """L41: with nothing changed; the table can be told to forget the query first."""
+    """L41: nothing changes; the table can forget the query first."""
     driver = Driver(world, mode=old)
     driver.land(0)
     version = world.store().open().version

@@ -21,8 +21,8 @@ from support.tally import record
 
 TESTS = Path(__file__).parents[1]
 
-# Seeds that once showed a fault of the protocol; what was wrong is held by tests of its own in test_cleaned_history
-# and test_replaced_tables.
+# Seeds that once showed a fault of the protocol; separate tests in test_cleaned_history and test_replaced_tables
+# show each fault.
 KEPT = (189, 1212, 1345, 1725, 2381, 2595, 2769, 4004, 11689, 11933, 12527, 20634, 36092)
 QUICK = [range(start, start + 400) for start in range(0, 1200, 400)]
 THOROUGH = [range(start, start + 1000) for start in range(1200, 10200, 1000)]

@@ -191,7 +191,7 @@ def test_the_history_tells_kinds_and_properties(world: World) -> None:
 
 @EVERYWHERE
 def test_versions_that_cleanup_removed_are_none_and_not_listed(world: World) -> None:
-    """L20, L21: a hole is told from a version that is there, and tagged versions stay."""
+    """L20, L21: a hole differs from a version that is there, and tagged versions stay."""
     seeded(world)
     world.tag(2)
     world.clean()
@@ -266,8 +266,8 @@ def test_notes_are_kept_beside_the_table_where_cleanup_does_not_reach(world: Wor
     assert store.read_note("a.json") is None
 
 
-def test_columns_are_told_by_field_id(world: World) -> None:
-    """F11: a column that was retyped or added anew is another column."""
+def test_columns_are_identified_by_field_id(world: World) -> None:
+    """F11: a column that was retyped or added again is another column."""
     before = dict(world.store().open().columns())
     assert [(column.name, column.type, column.is_nullable) for column in before.values()] == [
         ("id", "int64", True),
@@ -291,7 +291,7 @@ def test_a_table_that_is_not_there_is_said_so(world: World) -> None:
         world.store().open()
 
 
-def test_a_table_made_anew_has_nothing_of_the_old_one(world: World) -> None:
+def test_a_recreated_table_has_nothing_of_the_old_one(world: World) -> None:
     """F6"""
     seeded(world)
     store = world.store()

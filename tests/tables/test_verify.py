@@ -95,7 +95,7 @@ def test_versions_that_are_gone_are_not_held_against_anybody(world: LanceWorld) 
     assert str(only(world).checked) == "5"
 
 
-def test_a_reset_or_forgotten_query_is_counted_anew(world: LanceWorld) -> None:
+def test_a_reset_or_forgotten_query_is_counted_from_scratch(world: LanceWorld) -> None:
     """L26: its epochs begin at 0 again, and that is no doubling."""
     driver = Driver(world, query_id="query")
     driver.land(0)
@@ -109,7 +109,7 @@ def test_a_reset_or_forgotten_query_is_counted_anew(world: LanceWorld) -> None:
     assert (str(only(world).landed), only(world).problems) == ("0-1", ())
 
 
-def test_a_forgotten_query_that_goes_on_from_its_checkpoint_misses_nothing(world: LanceWorld) -> None:
+def test_a_forgotten_query_that_continues_from_its_checkpoint_misses_nothing(world: LanceWorld) -> None:
     """C6: what it landed before is not asked for again; what is missing since is."""
     driver = Driver(world, query_id="query")
     driver.land(0)
@@ -182,7 +182,7 @@ def test_versions_removed_between_others_are_held_against_nobody(world: LanceWor
 
 
 def test_a_fence_whose_predecessors_are_gone_does_not_speak_for_empty_epochs(world: LanceWorld) -> None:
-    """C6: what had no rows was told by a version that was removed."""
+    """C6: the version that listed the epochs without rows was removed."""
     driver = Driver(world, query_id="query")
     driver.land(0, [])
     driver.land(1)

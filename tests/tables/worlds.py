@@ -24,7 +24,7 @@ QUERY = "orders to lake/é"
 
 
 class World(Protocol):
-    """A table and everybody else who writes to it. Rows are told apart by their id alone."""
+    """A table and the other writers of it. Rows are distinguished by their id alone."""
 
     def store(self) -> Store: ...
     def write(self, ids: Iterable[int], *, replacing: bool = False, partition: int = 0) -> TaskMessage: ...
