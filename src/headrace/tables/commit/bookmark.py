@@ -1,8 +1,8 @@
-"""The bookmark: where in the table's history a query has got to, kept where cleanup does not reach.
+"""The bookmark: a query's newest stamp and its version, in a file that cleanup does not remove.
 
-Written after each commit and before the first, so that no number of other people's versions, and no cleanup of
-old ones, makes a landed epoch look new. A bookmark that is behind is still true and only means reading further. Each
-run has its own: one that was paused cannot put back what a later one has written.
+A run writes its bookmark when it takes over and after each commit. So a landed epoch is recognised even after cleanup
+has removed its version, however many versions other writers have added. An outdated bookmark is still correct: the
+lookup only reads more versions. Each run has its own file, so a run that was paused cannot overwrite a later run's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SUFFIX = ".json"
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """As of a version, the newest stamp of a query.
+    """The newest stamp of a query, as of a version.
 
     Attributes:
         at: The version that carries the stamp.
@@ -33,7 +33,7 @@ class Bookmark:
 
 
 def key_of(query_id: str, run: str | None = None) -> str:
-    """What notes of a query, or of one run of it, are named after: ids may be of any characters."""
+    """Return the prefix of the names of a query's notes, or of one run's; a hash, since ids may have any characters."""
     key = hashlib.sha256(query_id.encode()).hexdigest()[:40]
     return key if run is None else f"{key}-{hashlib.sha256(run.encode()).hexdigest()[:16]}"
 
@@ -43,10 +43,10 @@ def _name(stamp: Stamp) -> str:
 
 
 def read(store: Store, query_id: str) -> Bookmark | None:
-    """The query's newest bookmark, or None.
+    """Return the query's newest bookmark, or None.
 
     Raises:
-        LandingError: One is not readable.
+        LandingError: A bookmark cannot be read.
     """
     found = (_read(store, name) for name in store.list_notes() if name.startswith(key_of(query_id)))
     marks = [mark for mark in found if mark is not None and mark.stamp.query_id == query_id]
@@ -54,10 +54,10 @@ def read(store: Store, query_id: str) -> Bookmark | None:
 
 
 def read_all(store: Store) -> list[Bookmark]:
-    """The newest bookmark of every query that has one, by the names of the queries.
+    """Return the newest bookmark of each query, ordered by query id.
 
     Raises:
-        LandingError: One is not readable.
+        LandingError: A bookmark cannot be read.
     """
     newest: dict[str, Bookmark] = {}
     for mark in (_read(store, name) for name in store.list_notes() if name.endswith(_SUFFIX)):
@@ -86,7 +86,7 @@ def _read(store: Store, name: str) -> Bookmark | None:
 
 
 def remove_older(store: Store, mark: Bookmark) -> None:
-    """Remove the bookmarks of earlier runs, as far as possible, once a run has its own."""
+    """Remove the older bookmarks of other runs of the query."""
     for name in store.list_notes():
         if name.startswith(key_of(mark.stamp.query_id)) and name != _name(mark.stamp):
             other = _read(store, name)
@@ -95,10 +95,10 @@ def remove_older(store: Store, mark: Bookmark) -> None:
 
 
 def write(store: Store, bookmark: Bookmark) -> None:
-    """Keep the bookmark.
+    """Write the bookmark.
 
     Raises:
-        StorageError: It cannot be written.
+        StorageError: The bookmark cannot be written.
     """
     value = {"bookmark": _VERSION, "at": asdict(bookmark.at), "stamp": asdict(bookmark.stamp)}
     store.write_note(_name(bookmark.stamp), json.dumps(value, separators=(",", ":")))

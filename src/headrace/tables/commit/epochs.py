@@ -1,4 +1,4 @@
-"""Sets of epochs, as ranges: `3-5,7`. However many there are, they stay small as text."""
+"""Sets of epochs, stored as ranges, so that their text stays short: `3-5,7`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ _PART = re.compile(r"(\d{1,18})(?:-(\d{1,18}))?")
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """Some epochs.
+    """A set of epochs.
 
     Attributes:
-        ranges: First and last of each stretch, in order, with a gap between any two.
+        ranges: The first and last epoch of each range, in order, with a gap between any two.
     """
 
     ranges: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, *epochs: int) -> Epochs:
-        """These epochs, in any order."""
+        """Return the set of the given epochs."""
         return _joined([(epoch, epoch) for epoch in epochs])
 
     @classmethod
     def between(cls, first: int, last: int) -> Epochs:
-        """All from one to another, both included; none if the other is less."""
+        """Return all epochs from ``first`` to ``last``, both included."""
         return cls(((first, last),)) if first <= last else cls()
 
     @classmethod
     def parse(cls, text: str) -> Epochs:
-        """What ``str`` made of some; anything else is no epochs."""
+        """Parse the text that ``str`` returns; ignore parts that are not ranges."""
         parts = [_PART.fullmatch(part) for part in text.split(",")]
         return _joined([(int(part[1]), int(part[2] or part[1])) for part in parts if part])
 

@@ -1,8 +1,8 @@
-"""Gaps: what cleanup leaves above a version that it spares, and how an overwrite can fall into one.
+"""Version gaps left by cleanup, and overwrites committed into one.
 
-An overwrite becomes the version after the one it was based on, and nothing else. If the versions after that one were
-removed meanwhile, but not it, as when it is tagged, the place is free: the overwrite is acknowledged, and lies below
-versions that know nothing of it. Every other change is put on top of the newest version.
+Lance commits an overwrite as the version right after the one it is based on. If cleanup has removed the versions after
+that one but not the version itself (a tagged version, for example), the number is free: the commit succeeds, but newer
+versions exist that do not contain it. Every other operation is committed on top of the newest version.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from headrace.tables.store import Snapshot
 
 
 def missing_between(snapshot: Snapshot, above: int, below: int) -> list[int]:
-    """Versions between two others that are no longer kept, newest first."""
+    """Return the removed versions between two others, newest first."""
     between = range(below - 1, above, -1)
     kept = set(snapshot.kept_versions(above)) if between else set()
     return [version for version in between if version not in kept]
 
 
 def may_fill_gap(snapshot: Snapshot, version: int) -> bool:
-    """Whether an overwrite may lie in a gap, so that its rows are in no later version.
+    """Whether an overwrite may have been committed into a gap, so that later versions do not have its rows.
 
-    It does not if it is the newest; if the version after it has one of its files; if the version before it is gone; or
-    if nothing below it was ever removed or tagged.
+    It was not if it is the newest version; if the next version has one of its files; if the version before it was
+    removed; or if no version before it was removed or tagged.
     """
     if snapshot.version <= version and snapshot.latest() <= version:  # the snapshot may be an older one
         return False

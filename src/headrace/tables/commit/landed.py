@@ -1,4 +1,4 @@
-"""What became of an epoch."""
+"""The outcome of an epoch."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """What became of an epoch.
+    """The outcome of an epoch.
 
     Attributes:
         epoch: The epoch.
-        version: The version that holds its rows; None if it had none, or had landed before.
-        was_skipped: Whether it had landed before.
-        rows: How many rows it brought.
-        files: How many data files; None for ``upsert``, where Lance writes them.
-        seconds_writing: How long the tasks took; 0 where that was not measured.
-        seconds_committing: How long the commit took; 0 where that was not measured.
+        version: The version with its rows; None if the epoch had no rows or was skipped.
+        was_skipped: Whether the epoch had landed before and was skipped.
+        rows: The number of rows in the epoch.
+        files: The number of data files; None for ``upsert``, where Lance writes them.
+        seconds_writing: Seconds that the tasks took; 0 if not measured.
+        seconds_committing: Seconds that the commit took; 0 if not measured.
     """
 
     epoch: int

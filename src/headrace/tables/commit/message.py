@@ -1,4 +1,4 @@
-"""What a task tells the driver about the files it wrote: a small, versioned, checked JSON text."""
+"""The message from a task to the driver about the files it wrote: versioned JSON, validated when read."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from headrace.tables.store import Column
 VERSION = 1
 MAX_BYTES = 16 * 1024 * 1024
 
-# A Lance data file's name; never a path, so that no message can point outside of the table's data folder.
+# The name of a Lance data file, never a path: a message must not point outside of the table's data folder.
 _FILE_NAME = re.compile(r"[0-9A-Za-z_-]{1,128}\.lance")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskMessage:
-    """The files one task wrote.
+    """The files that one task wrote.
 
     Attributes:
-        partition: Number of the task's partition; each lands once.
-        rows: Rows in the files.
+        partition: The task's partition; each lands once.
+        rows: The number of rows in the files.
         fragments: Lance's own description of the files, as JSON values.
         columns: The columns in the files, by Lance's field id.
-        run: The run the task belongs to, or None where Spark did not say.
-        epoch: The epoch the task belongs to, or None where Spark did not say.
+        run: The run that the task belongs to, or None if Spark did not say.
+        epoch: The epoch that the task belongs to, or None if Spark did not say.
     """
 
     partition: int
@@ -42,14 +42,14 @@ class TaskMessage:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """Names of the data files."""
+        """The names of the data files."""
         return tuple(file["path"] for fragment in self.fragments for file in fragment["files"])
 
     def to_json(self) -> str:
-        """The message as text.
+        """Return the message as JSON.
 
         Raises:
-            LandingError: It is larger than a message may be.
+            LandingError: The message is larger than ``MAX_BYTES``.
         """
         value = {
             "version": VERSION,
@@ -73,10 +73,10 @@ class TaskMessage:
 
     @classmethod
     def from_json(cls, text: str) -> TaskMessage:
-        """Read a message, trusting nothing in it.
+        """Parse and validate a message.
 
         Raises:
-            LandingError: It is not a message of this version.
+            LandingError: The text is not a valid message of this version.
         """
         if len(text) > MAX_BYTES:
             raise LandingError(f"A task's message has {len(text)} characters; {MAX_BYTES} are allowed.")
@@ -126,10 +126,10 @@ def _number(value: Any) -> int:
 
 
 def one_per_partition(messages: Sequence[TaskMessage]) -> None:
-    """Check that each partition reports once: its other attempts must not land.
+    """Check that each partition has one message: a task's other attempts must not land.
 
     Raises:
-        LandingError: A partition, or a data file, is there twice.
+        LandingError: A partition or a data file occurs twice.
     """
     partitions = Counter(f"partition {message.partition}" for message in messages)
     files = Counter(f"file {file}" for message in messages for file in message.files)

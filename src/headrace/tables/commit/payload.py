@@ -1,4 +1,4 @@
-"""What an epoch brings: rows to append, a result that replaces the table's, rows to merge by key."""
+"""The rows of an epoch: rows to append, a result that replaces the table's, or rows to merge by key."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from headrace.tables.store import Append, Column, Merge, Operation, Replace, Sna
 
 
 class Payload(Protocol):
-    """What an epoch brings, and how it becomes one change of the table."""
+    """The rows of an epoch, and the one operation that commits them."""
 
     @property
     def mode(self) -> str:
-        """The mode's name, for the history."""
+        """The name of the mode in the history."""
 
     @property
     def is_nothing(self) -> bool:
@@ -26,38 +26,38 @@ class Payload(Protocol):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether a fence must come before it, or else it would land beside a rival's; a replacement needs none."""
+        """Whether the run must commit a fence first; a replacement needs none, since it conflicts with any other."""
 
     @property
     def may_rebase(self) -> bool:
-        """Whether it can be committed on an older version than the newest."""
+        """Whether the commit can be based on a version older than the newest."""
 
     @property
     def rows(self) -> int:
-        """Rows the epoch brings."""
+        """The number of rows in the epoch."""
 
     @property
     def files(self) -> tuple[str, ...] | None:
-        """Data files that become part of the table; None where only the merge will tell."""
+        """The data files to commit; None for a merge, which writes its files later."""
 
     def operation(self, snapshot: Snapshot, store: Store) -> Operation:
-        """The change to be published on top of ``snapshot``, after checking that it can be.
+        """Check the rows against ``snapshot`` and return the operation to publish.
 
         Raises:
-            LandingError, SchemaMismatchError: It cannot.
+            LandingError, SchemaMismatchError: The rows cannot be committed.
         """
 
     def require_fit(self, snapshot: Snapshot) -> None:
-        """Check, after it has landed on top of other changes, that those left the columns as they were.
+        """Check, after the commit, that concurrent commits have not changed the columns.
 
         Raises:
-            SchemaMismatchError: They did not.
+            SchemaMismatchError: A column was changed.
         """
 
 
 @dataclass(frozen=True)
 class _Written:
-    """Data files that tasks have written."""
+    """Data files written by tasks."""
 
     messages: Sequence[TaskMessage]
 
@@ -74,7 +74,7 @@ class _Written:
         return tuple(fragment for message in self.messages for fragment in message.fragments)
 
     def _require(self, store: Store, columns: Mapping[int, Column]) -> None:
-        """Everything Lance does not check: one message per partition, files that exist, columns that fit."""
+        """Check what Lance does not: one message per partition, files that exist, columns that fit."""
         one_per_partition(self.messages)
         for message in self.messages:
             require_columns_fit(message.columns or {}, columns, has_rows=bool(message.rows))
@@ -101,22 +101,22 @@ class AppendPayload(_Written):
         return not self.fragments
 
     def operation(self, snapshot: Snapshot, store: Store) -> Append:
-        """An append of the rows."""
+        """Return an append of the rows."""
         self._require(store, snapshot.columns())
         return Append(self.fragments)
 
     def require_fit(self, snapshot: Snapshot) -> None:
-        """Check that the columns are still what they were."""
+        """Check that the columns have not changed."""
         for message in self.messages:
             require_columns_fit(message.columns or {}, snapshot.columns(), has_rows=bool(message.rows))
 
 
 @dataclass(frozen=True)
 class OverwritePayload(_Written):
-    """A whole result, which replaces the table's rows even if it is empty.
+    """A complete result, which replaces the table's rows even if it is empty.
 
     Attributes:
-        schema: A schema that replaces the table's; None keeps it.
+        schema: The new schema of the table; None keeps the current one.
     """
 
     schema: pa.Schema | None = None
@@ -127,22 +127,22 @@ class OverwritePayload(_Written):
     may_rebase = False
 
     def operation(self, snapshot: Snapshot, store: Store) -> Replace:
-        """A replacement of the table's rows."""
+        """Return a replacement of the table's rows."""
         schema = self.schema or snapshot.schema
         self._require(store, snapshot.columns_of_new(schema))
         return Replace(schema, self.fragments)
 
     def require_fit(self, snapshot: Snapshot) -> None:
-        """Nothing can have come between."""
+        """Do nothing: a replacement conflicts with every concurrent commit."""
 
 
 @dataclass(frozen=True)
 class UpsertPayload:
-    """Rows to merge by key; the merge is worked out against the version it is committed on.
+    """Rows to merge by key; the merge is computed against the version it is based on.
 
     Attributes:
-        rows: Rows the epoch brings.
-        merge: Works out the merge against a snapshot.
+        rows: The number of rows in the epoch.
+        merge: Computes the merge against a snapshot.
     """
 
     rows: int
@@ -155,22 +155,22 @@ class UpsertPayload:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether there is no row."""
+        """Whether the epoch has no rows."""
         return not self.rows
 
     def operation(self, snapshot: Snapshot, store: Store) -> Merge:
-        """The merge."""
+        """Compute the merge."""
         return self.merge(snapshot)
 
     def require_fit(self, snapshot: Snapshot) -> None:
-        """Lance does not merge on top of a change of columns."""
+        """Do nothing: a merge conflicts with a change of columns."""
 
 
 def require_columns_fit(written: Mapping[int, Column], table: Mapping[int, Column], *, has_rows: bool) -> None:
     """Check that files with the columns ``written`` can become part of a table with the columns ``table``.
 
     Raises:
-        SchemaMismatchError: Naming the column that was changed since.
+        SchemaMismatchError: A column was changed; the error names it.
     """
     if not has_rows:
         return

@@ -1,7 +1,7 @@
-"""Epochs that pass without a version of their own: those without rows, and those that had landed before.
+"""Epochs that commit no version: epochs without rows, and replays that were skipped.
 
-The run's next version tells of them. Until then a note beside the table tells of those without rows, so that one of
-them can be told from one that was lost.
+The run's next stamp lists them. Until then, a note beside the table lists the epochs without rows, so that they are
+not reported as lost.
 """
 
 from __future__ import annotations
@@ -21,31 +21,31 @@ _NOTE = "empty-"
 
 @dataclass(slots=True)
 class RowlessEpochs:
-    """What has passed since the run's last version, as far as this process knows.
+    """The epochs without a version since the run's last stamp, as far as this process knows.
 
     Attributes:
-        empty: Epochs without rows; None if this process has yet to see one.
-        skipped: Epochs that had landed before.
+        empty: Epochs without rows; None if this process has not seen one.
+        skipped: Replayed epochs that were skipped.
     """
 
     empty: Epochs | None = None
     skipped: Epochs = NO_EPOCHS
 
     def properties(self) -> dict[str, str]:
-        """What the run's next version says of it."""
+        """Return the properties that list the epochs in the run's next version."""
         named = {EMPTY: str(self.empty or ""), SKIPPED: str(self.skipped)}
         return {name: text for name, text in named.items() if text}
 
     def add_skipped(self, epoch: int) -> None:
-        """An epoch had landed before."""
+        """Add a replayed epoch that was skipped."""
         self.skipped |= Epochs.of(epoch)
 
     def add_empty(self, epoch: int, store: Store, query_id: str, run: str) -> None:
-        """An epoch had no rows.
+        """Add an epoch without rows, and write the note.
 
         Raises:
-            TableNotFoundError: There is no table.
-            StorageError: It cannot be noted.
+            TableNotFoundError: The table does not exist.
+            StorageError: The note cannot be written.
         """
         name = _name(query_id, run)
         store.open()
@@ -54,7 +54,7 @@ class RowlessEpochs:
         store.write_note(name, str(self.empty))
 
     def clear(self, store: Store, query_id: str, run: str) -> None:
-        """A version has told of it."""
+        """Forget the epochs and delete the note: a version lists them."""
         self.skipped = NO_EPOCHS
         if self.empty:
             self.empty = NO_EPOCHS
@@ -62,12 +62,12 @@ class RowlessEpochs:
 
 
 def rowless_before(properties: Mapping[str, str]) -> RowlessEpochs:
-    """What a version says has passed before it."""
+    """Return the epochs that a version's properties list."""
     return RowlessEpochs(Epochs.parse(properties.get(EMPTY, "")), Epochs.parse(properties.get(SKIPPED, "")))
 
 
 def noted_empty(store: Store, query_id: str) -> Epochs:
-    """The epochs without rows that no version has told of yet."""
+    """Return the epochs without rows that no version lists yet."""
     found = NO_EPOCHS
     for name in _notes(store, query_id):
         found |= Epochs.parse(store.read_note(name) or "")
@@ -75,7 +75,7 @@ def noted_empty(store: Store, query_id: str) -> Epochs:
 
 
 def forget(store: Store, query_id: str) -> None:
-    """Remove what is noted of a query."""
+    """Delete the notes of a query."""
     for name in _notes(store, query_id):
         store.delete_note(name)
 
