@@ -125,7 +125,7 @@ class UnpicklableError(Exception):
 
 
 class OneWayError(Exception):
-    """Pickles and does not come back, as exceptions with arguments of their own often do."""
+    """Pickles and cannot be unpickled, like many exceptions with extra arguments."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(f"{code}: {reason}")

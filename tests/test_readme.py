@@ -1,4 +1,4 @@
-"""Every block of Python in the README runs, as it stands, in an empty folder."""
+"""Every block of Python in the README runs unchanged in an empty folder."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ BrokenPipeError: [Errno 32] Broken pipe
 
 
 @pytest.mark.parametrize("lines", range(1, WORKERS_END.count("\n") + 1))
-def test_what_a_worker_of_spark_says_at_its_end_is_told_apart_wherever_it_is_cut_off(lines: int) -> None:
+def test_the_last_lines_of_a_spark_worker_are_recognised_wherever_they_are_cut_off(lines: int) -> None:
     cut_off = "".join(WORKERS_END.splitlines(keepends=True)[:lines])
     assert not_sparks(cut_off) == not_sparks(cut_off + WORKERS_END) == not_sparks(WORKERS_END + cut_off) == []
     assert not_sparks(cut_off + "KeyError: 'ours'\n") != []

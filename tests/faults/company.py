@@ -120,7 +120,7 @@ class Company(threading.Thread):
         try:
             cleanup.carry_out(store, cleanup.plan(store, keep=3))
         except (ConfigurationError, StorageError):
-            return  # it is refused, or somebody else removed the version just now
+            return  # it is refused, or another writer has just removed the version
 
     def require_kept(self) -> None:
         """All that they wrote is there, as they left it."""

@@ -1,4 +1,4 @@
-"""``make crash KILLS=200``: real Spark drivers are killed at random moments, in every mode, until so many are dead.
+"""``make crash KILLS=200``: kill that number of real Spark drivers at random moments, in every mode.
 
 A table of each round is kept when it is wrong, and the seed repeats the moments.
 """

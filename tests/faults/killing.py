@@ -17,7 +17,7 @@ EPOCHS_PER_KILL = 8
 def kill_and_finish(
     folder: Path, *, kills: int, seed: int, way: str, mode: str, told: Callable[[str], object] = lambda line: None
 ) -> None:
-    """Kills so many runs of one query at whatever they are doing, and lets the last one finish.
+    """Kill ``kills`` runs of one query at random moments, and let the last run finish.
 
     Everything is checked: what a reader sees meanwhile, the rows in the end, the stamps, and other writers' rows.
     """

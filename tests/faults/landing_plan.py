@@ -1,4 +1,4 @@
-"""What the tests of landing faults and the programs that they kill both know: what is sent, and what is told."""
+"""Shared by the tests of landing faults and the programs that they kill: the rows sent, and the arguments."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ Rows = tuple[tuple[int, int], ...]
 
 
 def ids_of(epoch: int) -> list[int]:
-    """What the source emits in an epoch; from an id its epoch can be told."""
+    """Return the ids that the source emits in an epoch; an id determines its epoch."""
     return [epoch * 1000 + number for number in (0, 1, 2, 100 + epoch)]
 
 
 def state_after(mode: str, epochs: int) -> Rows:
-    """The table's rows when so many epochs have landed, sorted.
+    """Return the table's rows after ``epochs`` epochs have landed, sorted.
 
     Append: each id and its epoch. Complete: each epoch and how many ids it has. Upsert: three keys that every epoch
     updates and one that it adds, with the epoch that wrote them last.
@@ -37,7 +37,7 @@ def state_after(mode: str, epochs: int) -> Rows:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A Spark query, as the program that runs it is told.
+    """A Spark query, as the arguments of the program that runs it.
 
     Attributes:
         uri: The table.
@@ -74,7 +74,7 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class Epochs:
-    """Epochs that are landed by the commit protocol alone, as the program that does it is told.
+    """Epochs landed by the commit protocol alone, as the arguments of the program that lands them.
 
     Attributes:
         uri: The table.
@@ -85,7 +85,7 @@ class Epochs:
         storage_options: Of the table.
         checkpoint: Id of the checkpoint.
         hold_at: A point at which it says so and waits for a line on its input, once, as ``before-commit:3``.
-        rejoins: Whether it goes on as a new run when it was fenced, as a supervisor would let it.
+        rejoins: Whether it continues as a new run after it was fenced, as under a supervisor.
         has_fence: False breaks the protocol: no fence is set.
         waits: Whether it waits for a line on its input before it begins.
     """

@@ -1,6 +1,6 @@
 """The programs that the landing faults run and kill: a Spark driver, and the commit protocol without Spark.
 
-Each says what became of it in lines of JSON, and is told what to do in its arguments (`landing_rig`).
+Each prints its result in lines of JSON, and gets its task from its arguments (`landing_rig`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def main() -> None:
             run_stream(Stream(**told))
         else:
             land_epochs(Epochs(**told))
-    except Exception as error:  # noqa: BLE001 - the test is told, whatever it is
+    except Exception as error:  # noqa: BLE001 - the test gets every error
         say(failed=f"{type(error).__name__}: {error}")
         sys.stdout.flush()
         os._exit(1)
@@ -89,7 +89,7 @@ def land_epochs(told: Epochs) -> None:
 
 
 def rows_of_epoch(mode: str, epoch: int) -> pa.RecordBatch:
-    """What an epoch brings: all that is new, or in complete mode the whole result."""
+    """Return an epoch's rows: the new ones, or in complete mode the whole result."""
     before = 0 if mode == "complete" else len(state_after(mode, epoch))
     rows = state_after(mode, epoch + 1)[before:]
     ids, numbers = zip(*rows, strict=True)
@@ -213,7 +213,7 @@ def dawdle(batches: Iterator[pa.RecordBatch], marks: Path) -> Iterator[pa.Record
 
 
 def linger(batches: Iterator[pa.RecordBatch], marks: Path) -> Iterator[pa.RecordBatch]:
-    """In epoch 1 the first task waits until it is told to go on."""
+    """Make the first task of epoch 1 wait until the test lets it continue."""
     from pyspark import TaskContext
 
     for batch in batches:

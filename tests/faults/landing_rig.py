@@ -1,4 +1,4 @@
-"""What the landing faults share: drivers in sessions of their own, and an oracle that knows every state of a table.
+"""Shared by the landing faults: drivers in separate process sessions, and an oracle that knows every table state.
 
 Every epoch's rows are known beforehand, and so is each state a table may ever show: the one after no epoch, after
 the first, after the first two. A watcher that reads the table all along accepts these, in this order, and no other:
@@ -150,7 +150,7 @@ class Watcher(threading.Thread):
 
     def _look(self) -> None:
         dataset = lance.dataset(self._uri, storage_options=self._options)
-        # A version is looked at once. Tables that are made anew have others with the same numbers, and other files.
+        # Each version is checked once. A recreated table has the same version numbers with other files.
         seen = (dataset.version, *(file.path for fragment in dataset.get_fragments() for file in fragment.data_files()))
         if seen == self._seen:
             return
@@ -166,7 +166,7 @@ class Watcher(threading.Thread):
             self.reached = place
 
     def wait_for(self, epochs: int, seconds: float = PROGRAM_SECONDS) -> None:
-        """Returns when so many epochs have been seen."""
+        """Return when ``epochs`` epochs have been seen."""
         with self._changed:
             came = self._changed.wait_for(lambda: self._wrong or self.reached >= epochs, seconds)
         assert self._wrong is None, self._wrong
@@ -185,7 +185,7 @@ class Watcher(threading.Thread):
 
 
 class Driver:
-    """A program in a session of its own: all that it starts can be found, stopped and killed with it."""
+    """A program in a separate process session: all that it starts can be found, stopped and killed with it."""
 
     def __init__(
         self,
@@ -261,7 +261,7 @@ class Driver:
             self._process.wait(seconds)
 
     def require_done(self) -> dict[str, Any]:
-        """It did all it was told, and says what."""
+        """Require that the program finished its task, and return its report."""
         said: dict[str, Any] = self.hear("done")
         assert self.wait() == 0, self.stderr
         return said

@@ -1,4 +1,4 @@
-"""What the fault tests share: batches of known integers, deadlines, and scripts in a process of their own.
+"""What the fault tests share: batches of known integers, deadlines, and scripts in a separate process.
 
 A script is the text of a program that begins with everything in this module imported. Faults that count
 threads, send signals, fork or exit happen there, where nothing else runs.

@@ -108,7 +108,7 @@ def write(sink: headrace.TableSink, batches: Iterable[Sequence[int]], accepted: 
 
 # Asked of the channels: to look at the frames of a thread that runs is not safe in Python 3.11, not thousands of times.
 def is_waited_for(session: headrace.SessionContext, table: str = "pushed") -> bool:
-    """Whether somebody waits for a batch of the query that reads a table, or for all of them."""
+    """Whether a thread waits for a batch of the query that reads a table, or for the whole result."""
     for execution, pumps in list(session._runner._running.items()):
         if any(each.name == table for each in execution._claims):
             return any(pump.channel.statistics().waiting_readers for pump in pumps)
@@ -168,7 +168,7 @@ class Storm:
             self.warnings.append(str(message))
 
     def push(self, name: str = "pushed", **settings: int) -> headrace.TableSink:
-        """The sink of a new push table, small unless told otherwise."""
+        """Return the sink of a new push table, which is small by default."""
         settings.setdefault("capacity", self.chance.randint(1, 4))
         sink = self.session.register_streaming_table(name, SCHEMA, **settings)
         self._tables.append(name)
@@ -217,12 +217,12 @@ class Storm:
         sys.setswitchinterval(5e-3)
 
     def _is_at_rest(self) -> bool:
-        # Else what the engine has dropped is there until somebody calls it.
+        # Otherwise, what the engine has dropped is kept until the next call.
         self.session._engine.free_dropped()
         return is_at_rest(*self.sessions) and threading.active_count() == 1
 
     def count(self) -> dict[str, float]:
-        """What the process holds when everything is at rest."""
+        """Count the process's resources when everything is at rest."""
         gc.collect()
         assert becomes_true(self._is_at_rest, SECONDS), f"{what_is_left(*self.sessions)}; {threading.enumerate()}"
         with contextlib.suppress(ChildProcessError):
@@ -258,7 +258,7 @@ def rage(ways: Sequence[Way], *, rounds: int, seed: int, accompanied: bool = Fal
                 part = deck[first:last]
                 storm.chance.shuffle(part)
                 with company(other) if accompanied else contextlib.nullcontext():
-                    for number, way in enumerate(part, first):  # noqa: B007 - told if it breaks
+                    for number, way in enumerate(part, first):  # noqa: B007 - reported if it breaks
                         storm.play(way)
                         played[way.__name__] += 1
                 counts.append(storm.count())

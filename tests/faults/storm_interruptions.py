@@ -200,7 +200,7 @@ def ctrl_c_while_batches_come(storm: Storm) -> Told:
 
 
 def several_end_a_stream(storm: Storm) -> Told:
-    """Two or three of close, fail, cancel and the rest, with a writer and a reader, in a session of their own."""
+    """Two or three of close, fail, cancel and the rest, with a writer and a reader, in a separate session."""
     game = Round(storm.chance.randrange(10**9))
     try:
         written, seen = game.play()

@@ -1,4 +1,4 @@
-"""F14: a consumer that leaves, again and again: producers are told within a second, and nothing grows."""
+"""F14: a consumer that leaves, again and again: writes raise within a second, and nothing grows."""
 
 from __future__ import annotations
 
@@ -69,10 +69,10 @@ def round_of(session, leave):
         return write_until_refused(sink, rows=10_000), time.monotonic()
     producer = Background(produce)
     left = leave(session)
-    refusal, told = producer.result()
+    refusal, raised = producer.result()
     assert type(refusal) is headrace.ConsumerGoneError, refusal
     session.deregister_table("pushed")
-    return told - left
+    return raised - left
 
 def count():
     gc.collect()
@@ -203,5 +203,5 @@ def test_a_deregistered_table_is_let_go_of_with_all_that_is_queued() -> None:
         session.deregister_table("pulled")
         del provider, queued, sink
         gc.collect()
-        # A table that goes is seen off by a thread of its own.
+        # A separate thread releases a removed table.
         assert becomes_true(lambda: [ref() for ref in kept] == [None, None])

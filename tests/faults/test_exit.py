@@ -9,7 +9,7 @@ from rig import CRASHES, run_script
 
 SECONDS = 2.0
 
-# Threads that are told at exit say so on stderr, as any thread does; here they may keep it to themselves.
+# Threads whose calls raise at exit print that on stderr, as any thread does; here they print nothing.
 QUIET = "threading.excepthook = lambda arguments: None\n"
 
 LEFT_OPEN = {
@@ -147,7 +147,7 @@ def test_the_interpreter_exits_cleanly_and_soon_with(left_open: str, seconds: fl
 # Those that cannot be woken, and are waited for, have their own time.
 WAITED_FOR = ("a provider asleep", "a query that computes, parked", "a query that computes, being read")
 
-# Each in a function of its own, whose variables are kept.
+# Each in a separate function, whose variables are kept.
 FUNCTION = """
 def left_open_{number}():
 {body}

@@ -104,7 +104,7 @@ report(code=code, parent=parked.result()["x"].to_pylist())
 """
 
 
-def test_every_call_in_a_fork_is_refused_at_once_and_the_parent_goes_on() -> None:
+def test_every_call_in_a_fork_is_refused_at_once_and_the_parent_continues() -> None:
     """F18, P15: session, frames, readers and sinks alike, a new session too; the parent notices nothing."""
     facts = run_script(USED + CALLS).require_clean().facts
     assert facts["accepted"] == []

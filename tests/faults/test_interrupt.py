@@ -239,7 +239,7 @@ os._exit(0)
 
 
 def test_in_a_read_over_a_slow_provider() -> None:
-    """F20: the provider sleeps on a thread of its own, which no signal reaches; the read ends all the same."""
+    """F20: the provider sleeps on a separate thread, which no signal reaches; the read still ends."""
     outcome = run_script(
         INTERRUPTING
         + """

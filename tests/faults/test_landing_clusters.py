@@ -1,4 +1,4 @@
-"""Executors in processes of their own: one is killed, tasks are tried again and run twice."""
+"""Executors in separate processes: one is killed, tasks are tried again and run twice."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def master(tmp_path: Path) -> Iterator[str]:
 
 
 def test_a_standalone_cluster_lands_every_epoch_once(tmp_path: Path, master: str) -> None:
-    """L39, L13: a master and workers of their own; the driver is killed after a commit, and another finishes."""
+    """L39, L13: a separate master and workers; the driver is killed after a commit, and another finishes."""
     allow_long_test()
     stream = stream_on(master, tmp_path, conf={"spark.cores.max": "2"})
     with Watcher(stream.uri, "append", EPOCHS) as watcher:

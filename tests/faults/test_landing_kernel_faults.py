@@ -119,7 +119,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 @slow
 @pytest.mark.parametrize("mode", ["append", "complete"])
-def test_a_full_disk_fails_an_epoch_and_the_stream_goes_on_when_there_is_room(disk: Path, mode: str) -> None:
+def test_a_full_disk_fails_an_epoch_and_the_stream_continues_when_there_is_room(disk: Path, mode: str) -> None:
     """F9: whatever the room that is left is enough for, data, transaction, manifest or bookmark."""
     uri = make_table(str(disk / "t.lance"))
     landed = 0

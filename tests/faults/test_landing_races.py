@@ -1,4 +1,4 @@
-"""Two drivers of one query: each epoch lands once, and whoever was taken over from is told so."""
+"""Two drivers of one query: each epoch lands once, and the superseded driver raises."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def race(uri: str, drivers: int, epochs: int, **more: bool) -> tuple[int, int]:
 
 @pytest.mark.parametrize("drivers", [2, 3])
 def test_drivers_racing_a_hundred_epochs_land_each_once(uri: str, drivers: int) -> None:
-    """F4, L26: whoever is fenced comes back as a new run and fights on, to the end."""
+    """F4, L26: a fenced driver starts again as a new run, until all epochs have landed."""
     with Watcher(uri, "append", 100) as watcher:
         landed, fenced = race(uri, drivers, 100, rejoins=True)
         watcher.wait_for(100)
@@ -46,7 +46,7 @@ def test_drivers_racing_a_hundred_epochs_land_each_once(uri: str, drivers: int) 
     assert fenced, "one driver was done before the other began: there was no race"
 
 
-def test_a_driver_that_was_taken_over_from_stops_for_good(uri: str) -> None:
+def test_a_superseded_driver_stops_permanently(uri: str) -> None:
     """F4, L26: it raises FencedError, however often it tries again, and nothing of it lands."""
     old, new = new_run(), new_run()
     with Driver(Epochs(uri, old, end=100, hold_at="after-commit:1")) as paused:
@@ -69,7 +69,7 @@ def test_of_two_drivers_past_the_check_with_the_same_epoch_one_lands_it(uri: str
         old.hear("held")
         new = stack.enter_context(Driver(Epochs(uri, new_run(), first=2, end=3, mode=mode, hold_at="before-commit:2")))
         new.hear("held")
-        if mode == "append":  # the new one has set its fence: the old one is beaten, whoever comes first
+        if mode == "append":  # the new one has set its fence: the old one fails in any order
             old.go()
             old.require_failed("FencedError")
             new.go()

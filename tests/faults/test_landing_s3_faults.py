@@ -196,7 +196,7 @@ def test_an_epoch_of_which_nobody_can_tell_whether_it_landed_is_neither_lost_nor
 
 @pytest.mark.parametrize("mode", ["append"])
 def test_a_lost_answer_to_the_fence_does_not_stop_the_run_that_set_it(table: Table) -> None:
-    """F12, L28: the take-over is found in the table, and the run goes on as the one that has it."""
+    """F12, L28: the run finds its own fence in the table, and continues."""
     table.land(0)
     table.restart()
     table.proxy.drop_answer("PUT", MANIFEST)

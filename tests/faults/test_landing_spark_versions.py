@@ -1,4 +1,4 @@
-"""The lines of Spark that are not installed here, each in an environment of its own."""
+"""The lines of Spark that are not installed here, each in a separate environment."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ add_epochs(folder / "in", range(2))
 spark = None
 for way, mode in json.loads(sys.argv[2]):
     name = f"{way}-{mode}"
-    told = Stream(make_table(str(folder / f"{name}.lance")), str(folder / "in"), str(folder / "spark"), way, mode)
-    spark = spark or start_spark(told)
+    query = Stream(make_table(str(folder / f"{name}.lance")), str(folder / "in"), str(folder / "spark"), way, mode)
+    spark = spark or start_spark(query)
     for _ in range(2):
-        drain(writer_of(spark, told), folder / name)
-        require_exact(told.uri, mode, 2)
+        drain(writer_of(spark, query), folder / name)
+        require_exact(query.uri, mode, 2)
         replay(folder / name)
     print("exact:", name, flush=True)
 if way == "sink" and len(sys.argv) > 3:
@@ -50,12 +50,12 @@ if way == "sink" and len(sys.argv) > 3:
     copy = make_table(str(folder / "copy.lance"))
     for _ in range(3):
         for _ in range(2):  # Before 4.2 a run over what is available is one epoch, and that may be the replay.
-            stream = spark.readStream.format("lance").load(told.uri)
+            stream = spark.readStream.format("lance").load(query.uri)
             drain(stream.writeStream.foreachBatch(LanceSink(copy, query_id="copy")), folder / "copying")
-        assert rows_of(copy) == rows_of(told.uri), (rows_of(copy), rows_of(told.uri))
+        assert rows_of(copy) == rows_of(query.uri), (rows_of(copy), rows_of(query.uri))
         assert spark.read.format("lance").option("filter", "id > 1").load(copy).where("id > 1").count() > 0
         replay(folder / "copying")
-        lance.write_dataset(pa.table({"id": [7], "n": [7]}, schema=SCHEMA), told.uri, mode="append")
+        lance.write_dataset(pa.table({"id": [7], "n": [7]}, schema=SCHEMA), query.uri, mode="append")
     print("read", flush=True)
 spark.stop()
 print("OK", pyspark.__version__, flush=True)

@@ -1,4 +1,4 @@
-"""F13: a producer that dies in the middle makes its query fail; a short result never looks whole."""
+"""F13: a producer that dies in the middle makes its query fail; a truncated result never looks complete."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_process_that_is_killed_fails_the_query_through_the_thread_that_feeds_
 
 
 def kill_after(process: subprocess.Popen[bytes], sink: headrace.TableSink, batches: int) -> None:
-    """SIGKILL once so many batches are through."""
+    """Send SIGKILL after ``batches`` batches were written."""
     while sink.statistics().batches < batches:
         threading.Event().wait(0.001)
     os.kill(process.pid, signal.SIGKILL)

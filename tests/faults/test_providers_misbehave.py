@@ -254,7 +254,7 @@ def test_a_query_that_fails_inside_a_provider_fails_the_outer_one(session) -> No
 
 
 def test_a_provider_that_scans_itself_runs_out_of_workers_and_not_of_time(session) -> None:
-    """F16, T10: no end to the recursion but the pool's; it is told, and everything is given back."""
+    """F16, T10: only the pool's size ends the recursion; the query raises, and everything is released."""
     provider = provider_of(lambda: session.sql("SELECT x FROM crooked").execute_stream())
     session.register_table("crooked", provider)
     raised = Background(lambda: session.sql("SELECT x FROM crooked").collect()).outcome(30)[1]
@@ -263,7 +263,7 @@ def test_a_provider_that_scans_itself_runs_out_of_workers_and_not_of_time(sessio
 
 
 def test_one_crooked_table_leaves_another_query_alone(session) -> None:
-    """F16, T10: a query over a sound provider goes on while one over a crooked provider fails."""
+    """F16, T10: a query over a sound provider continues while one over a crooked provider fails."""
     sink = session.register_streaming_table("pushed", SCHEMA)
     reader = session.sql("SELECT x FROM pushed").execute_stream()
     sink.write(batch(1))

@@ -60,7 +60,7 @@ def write_all(sink: headrace.TableSink, batches: list[list[int]]) -> Seen:
 
 
 def read_all(reader: headrace.RecordBatchReader, go: threading.Event | None = None, after: int = 0) -> Seen:
-    """The reading side; its end is None at the end of the stream. Sets ``go`` after so many batches."""
+    """The reading side; its end is None at the end of the stream. Sets ``go`` after ``after`` batches."""
     batches: list[pa.RecordBatch] = []
     end = again = None
     try:
@@ -130,7 +130,7 @@ class Round:
         return writing.result(SECONDS), reading.result(SECONDS)
 
     def check(self, written: Seen, read: Seen) -> None:
-        """What both sides saw must be one story, whoever came first."""
+        """Check that both sides saw the same end, in any order."""
         # Several partitions hand rows on in any order, and what one of them gathers is late.
         prefix = written.rows[: len(read.rows)]
         assert read.rows == prefix if self.query == QUERIES[0] else set(read.rows) <= set(written.rows)
@@ -141,7 +141,7 @@ class Round:
         gone = state == "cancelled"
         assert type(refusal) is (headrace.ConsumerGoneError if gone else headrace.ClosedError)
         if written.end is not None:
-            assert type(written.end) is type(refusal), "the writer was told of another end than the one that stands"
+            assert type(written.end) is type(refusal), "the writer got another end than the final one"
             assert type(written.again) is type(refusal)
         if read.end is None:
             assert state == "closed", "a clean end of a stream that nobody closed"
@@ -184,7 +184,7 @@ def hasty_threads(switches_after: Callable[[float], None]) -> None:
 
 @pytest.mark.usefixtures("hasty_threads")
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_whoever_ends_a_stream_first_both_sides_see_that_end_and_no_other(chunk: int) -> None:
+def test_both_sides_of_a_stream_see_its_first_end_and_no_other(chunk: int) -> None:
     """F21, S9, S11, S14, P5, P7, P8: each stream ends in exactly one of end, error and cancel."""
     for seed in seeds(chunk):
         held = workers.held
@@ -204,7 +204,7 @@ def test_whoever_ends_a_stream_first_both_sides_see_that_end_and_no_other(chunk:
 @pytest.mark.parametrize(("leave", "kind"), [("cancel", headrace.CancelledError), ("close", headrace.ClosedError)])
 def test_leaving_a_reader_while_another_thread_reads_it_ends_it_in_one_way(switches_after, leave: str, kind) -> None:
     """F21, S11: the read in flight gets a batch, the end or the reason, and so does every later one."""
-    # Long enough to leave in one go, once the reading thread was stopped wherever it was.
+    # Long enough to leave without a switch, once the reading thread was stopped anywhere.
     switches_after(2e-4)
     with headrace.SessionContext(batch_size=1) as session:
         for seed in range(100):

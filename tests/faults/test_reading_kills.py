@@ -28,7 +28,7 @@ FOREIGN = 10**9
 
 
 class Others(threading.Thread):
-    """Somebody who adds rows to the source and others to the target, and compacts both, all along."""
+    """A writer that keeps adding rows to the source and other rows to the target, and compacts both."""
 
     def __init__(self, source: str, target: str, seed: int) -> None:
         super().__init__(daemon=True)

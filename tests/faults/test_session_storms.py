@@ -124,7 +124,7 @@ def test_producers_that_die_again_and_again_never_leave_a_short_result(rounds: i
 
 
 @times("F14", 1000)
-def test_consumers_that_leave_again_and_again_are_told_to_producers_and_providers(rounds: int) -> None:
+def test_consumers_that_leave_again_and_again_end_producers_and_providers(rounds: int) -> None:
     """F14, P7, S7, T4: writes raise within 1 s, a provider's reader is closed once, and nothing grows."""
     require_calm("F14", rounds)
 
@@ -148,7 +148,7 @@ def test_many_tables_at_once_again_and_again_deliver_every_row(rounds: int) -> N
 
 
 @times("F18", 200)
-def test_forks_again_and_again_are_refused_at_once_and_the_parent_goes_on(rounds: int) -> None:
+def test_forks_again_and_again_are_refused_at_once_and_the_parent_continues(rounds: int) -> None:
     """F18: each child gets ForkedError from all it calls, within 1 s, and exits with 0; the parent loses no row."""
     require_calm("F18", rounds)
 
@@ -161,7 +161,7 @@ def test_ctrl_c_again_and_again_comes_out_within_a_second_and_closes_everything(
 
 @times("F21", 1000)
 def test_races_again_and_again_end_in_one_way_and_leave_nothing(rounds: int) -> None:
-    """F21, S11, P5: writers, readers and those who end them, each when it likes; the first one stands."""
+    """F21, S11, P5: writers, readers and threads that end them, at any time; the first end is kept."""
     require_calm("F21", rounds)
 
 

@@ -156,7 +156,7 @@ report(most=max(most_queued), limit=LIMIT, rows=rows, blocked=sink.statistics().
 """
 
 
-def test_a_bound_in_bytes_holds_for_a_slow_consumer_too() -> None:
+def test_a_bound_in_bytes_applies_to_a_slow_consumer_too() -> None:
     """F15, P14: the bytes that wait are never over max_bytes, whatever sizes the batches have."""
     facts = run_script(BOUND_IN_BYTES.format(megabytes=1)).require_clean().facts
     assert facts["rows"] == sum(1 + number % 4 * 40000 for number in range(60))

@@ -46,7 +46,7 @@ HELD = pytest.mark.parametrize("mode", ["append", "complete", "upsert"])
 
 @pytest.fixture
 def long() -> None:
-    """Every wait here has a deadline of its own."""
+    """Every wait here has its own deadline."""
     allow_long_test()
 
 
@@ -110,7 +110,9 @@ def test_a_driver_killed_while_a_task_writes_lands_the_epoch_once(tmp_path: Path
 
 @slow
 @SOME_WAYS
-def test_a_driver_killed_after_spark_noted_an_epoch_goes_on_with_the_next(tmp_path: Path, way: str, mode: str) -> None:
+def test_a_driver_killed_after_spark_noted_an_epoch_continues_with_the_next(
+    tmp_path: Path, way: str, mode: str
+) -> None:
     """F1: nothing of it is sent again."""
     stream = stream_in(tmp_path, way, mode)
     noted = Path(stream.checkpoint, "commits", "1")
@@ -177,7 +179,7 @@ def test_a_stream_lands_beside_others_who_work_on_its_table_all_along(
 
 @slow
 @SOME_WAYS
-def test_a_stream_that_stood_still_through_a_cleanup_goes_on_where_it_was(tmp_path: Path, way: str, mode: str) -> None:
+def test_a_stream_that_was_stopped_during_a_cleanup_continues_where_it_was(tmp_path: Path, way: str, mode: str) -> None:
     """F7, L16, L23: three hundred versions of others, all but one removed; the killed epoch is recognised."""
     stream = stream_in(tmp_path, way, mode)
     with Driver(stream, crash_at="after-commit:1") as driver:
@@ -280,7 +282,7 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 @slow
 @HELD
 @pytest.mark.parametrize("full", ["table", "checkpoint"])
-def test_a_full_disk_stops_a_stream_which_goes_on_when_there_is_room(
+def test_a_full_disk_stops_a_stream_which_continues_when_there_is_room(
     tmp_path: Path, disk: Path, mode: str, full: str
 ) -> None:
     """F9: under the table, or under Spark's checkpoint."""
@@ -356,7 +358,7 @@ def test_a_column_changed_while_an_epoch_is_written_fails_it(tmp_path: Path, way
 def test_a_stream_into_a_store_that_fails_lands_every_epoch_once(
     tmp_path: Path, s3_server: S3Server, s3_proxy: S3Proxy, mode: str
 ) -> None:
-    """F12, L28, L36: a lost answer, then 503, then no access at all; a restart goes on."""
+    """F12, L28, L36: a lost answer, then 503, then no access at all; a restart continues."""
     direct = s3_server.storage_options
     uri = make_table(f"s3://{s3_server.make_bucket()}/t.lance", direct)
     stream = replace(stream_in(tmp_path, "sink", mode), uri=uri, storage_options=s3_proxy.storage_options)

@@ -1,4 +1,4 @@
-"""Append mode: one stamped version for each epoch that has rows, whoever else writes, whatever a task goes through."""
+"""Append mode: one stamped version for each epoch with rows, despite other writers and failing tasks."""
 
 from __future__ import annotations
 
@@ -317,7 +317,9 @@ def test_tasks_that_are_tried_again_land_once(source: StreamInput, uri: str, tmp
     assert landed(uri) == [("Append", "q", "0")]
 
 
-def test_files_are_cut_as_told(source: StreamInput, spark: SparkSession, tmp_path: Path, storage: Storage) -> None:
+def test_files_are_cut_at_the_configured_size(
+    source: StreamInput, spark: SparkSession, tmp_path: Path, storage: Storage
+) -> None:
     """L7, L36: an epoch of several files is one version, on a disk and on an object store."""
     uri, options = storage.uri("cut"), storage.storage_options
     lance.write_dataset(ARROW_SCHEMA.empty_table(), uri, storage_options=options)

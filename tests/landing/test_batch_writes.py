@@ -53,7 +53,7 @@ def test_an_overwrite_without_rows_empties_the_table_and_an_append_without_rows_
     assert lance.dataset(uri).schema.equals(ARROW_SCHEMA)
 
 
-def test_an_overwrite_keeps_the_schema_unless_it_is_told_to_bring_its_own(spark: SparkSession, uri: str) -> None:
+def test_an_overwrite_keeps_the_schema_unless_an_option_replaces_it(spark: SparkSession, uri: str) -> None:
     """L31: a stray column does not silently change the table."""
     from pyspark.errors import AnalysisException
 
@@ -88,7 +88,7 @@ def test_a_write_without_a_mode_is_refused_by_spark(spark: SparkSession, uri: st
         spark.range(1).write.format("lance").mode("append").save()
 
 
-def test_a_table_is_not_made_if_told_not_to(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_is_not_made_if_create_table_is_false(spark: SparkSession, tmp_path: Path) -> None:
     """L5: batch writes make it unless createTable says otherwise."""
     from pyspark.errors import AnalysisException
 

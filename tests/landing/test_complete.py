@@ -113,7 +113,7 @@ def test_a_foreign_overwrite_stops_the_stream_and_a_restart_replaces_it(
 
 
 def test_an_older_result_never_replaces_a_newer_one(spark: SparkSession, uri: str) -> None:
-    """L9, L17: whichever run brings it."""
+    """L9, L17: no matter which run sends it."""
     result = spark.createDataFrame([(1, 5)], "kind BIGINT, n BIGINT")
     older = spark.createDataFrame([(1, 4)], "kind BIGINT, n BIGINT")
     sink = LanceSink(uri, query_id="q", mode="complete")

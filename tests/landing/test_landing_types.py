@@ -145,7 +145,7 @@ def test_blobs_of_the_second_kind_stream(spark: SparkSession, tmp_path: Path) ->
 
 
 def test_a_map_lands(spark: SparkSession, tmp_path: Path) -> None:
-    """L33: maps need Lance's file format 2.2, which a table that is made can be told to have."""
+    """L33: maps need Lance's file format 2.2, which an option sets for a new table."""
     uri = str(tmp_path / "maps.lance")
     sink = LanceSink(uri, query_id="q", create_table=True, data_storage_version="2.2")
     sink(spark.sql("select map('a', 1, 'b', null) as m"), 0)

@@ -89,7 +89,7 @@ def test_a_table_that_is_not_in_the_namespace_is_an_error_that_names_it(spark: S
             sink(spark.range(1), 0)
 
 
-def test_a_table_is_made_in_a_namespace_if_told_to(source: StreamInput, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_is_made_in_a_namespace_on_request(source: StreamInput, spark: SparkSession, tmp_path: Path) -> None:
     """L5, L35: under its name, so that the namespace lists it."""
     options = {"root": str(tmp_path / "root")}
     drain(stream(source, spark, "orders", options, createTable="true"), tmp_path / "checkpoint")

@@ -135,7 +135,7 @@ def test_a_missing_table_is_an_error_and_stays_missing(
     assert not uri.exists()
 
 
-def test_a_missing_table_is_made_if_told_to(source: StreamInput, spark: SparkSession, tmp_path: Path) -> None:
+def test_a_missing_table_is_made_on_request(source: StreamInput, spark: SparkSession, tmp_path: Path) -> None:
     """L5: of the rows' schema, and only once: the second epoch finds it."""
     uri = str(tmp_path / "new.lance")
     source.add(3)

@@ -40,7 +40,7 @@ def uri(tmp_path: Path) -> str:
 def writer(
     source: StreamInput, spark: SparkSession, uri: str, way: str, mode: str = "append", **options: str
 ) -> DataStreamWriter:
-    """Distinct ids, so that complete mode has something to aggregate; each epoch brings new ones."""
+    """Write distinct ids, so that complete mode has something to aggregate; each epoch adds new ones."""
     frame = source.stream(spark)
     if mode == "complete":
         frame = frame.groupBy("id").count().select("id")

@@ -170,7 +170,7 @@ def test_lance_gives_up_when_the_error_stays(writer: Writer) -> None:
 
 
 def test_lance_recognises_its_own_commit_whose_answer_was_lost(writer: Writer) -> None:
-    """It asks again, is told that the version exists, reads it, and finds itself in it: one version, no error."""
+    """It retries, gets the answer that the version exists, and finds its own commit there: one version, no error."""
     writer.proxy.drop_answer("PUT", MANIFEST)
     assert writer.append(2) == 2
     assert [each.status for each in writer.proxy.seen("PUT", MANIFEST)] == [200, 412]

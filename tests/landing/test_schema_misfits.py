@@ -92,7 +92,7 @@ def require_untouched(uri: str) -> None:
 
 @pytest.mark.parametrize("misfit", BY_SCHEMA)
 def test_a_sink_refuses_columns_that_do_not_fit(spark: SparkSession, uri: str, misfit: str) -> None:
-    """L31: as an error of its own class, before any task runs."""
+    """L31: with a separate error class, before any task runs."""
     columns, said = BY_SCHEMA[misfit]
     frame = spark.range(1, 3).selectExpr(*columns)
     with pytest.raises(SchemaMismatchError) as caught:
@@ -107,7 +107,7 @@ def test_a_sink_refuses_columns_that_do_not_fit(spark: SparkSession, uri: str, m
 def test_a_sink_refuses_values_that_do_not_fit(spark: SparkSession, uri: str, misfit: str) -> None:
     """L31: a task finds out; the text that Spark hands over has class, column and hint."""
     columns, said = BY_VALUE[misfit]
-    with pytest.raises(Exception) as caught:  # noqa: PT011  (Spark's own class brings the text)
+    with pytest.raises(Exception) as caught:  # noqa: PT011  (Spark's own class has the text)
         LanceSink(uri, query_id="q")(spark.range(1, 3).selectExpr(*columns), 0)
     assert said in str(caught.value)
     assert "SchemaMismatchError" in str(caught.value) or isinstance(caught.value, SchemaMismatchError)
@@ -128,10 +128,10 @@ def test_a_sink_refuses_values_that_do_not_fit(spark: SparkSession, uri: str, mi
         ),
     ],
 )
-def test_a_stream_refuses_rows_that_do_not_fit_and_goes_on_when_they_do(
+def test_a_stream_refuses_rows_that_do_not_fit_and_continues_when_they_do(
     source: StreamInput, spark: SparkSession, uri: str, tmp_path: Path, misfit: str
 ) -> None:
-    """L31: the user reads class, column and hint; the same checkpoint goes on once the query is corrected."""
+    """L31: the user reads class, column and hint; the same checkpoint continues once the query is corrected."""
     from pyspark.errors import StreamingQueryException
 
     columns, said = MISFITS[misfit]
@@ -193,7 +193,7 @@ def test_missing_columns_that_may_be_null_are_filled(
     assert found == [{"id": 1} | nothing, {"id": 2} | nothing, {"id": 3} | nothing | {"small": 7}]
 
 
-def test_a_new_column_is_added_if_told_to(source: StreamInput, spark: SparkSession, uri: str, tmp_path: Path) -> None:
+def test_a_new_column_is_added_on_request(source: StreamInput, spark: SparkSession, uri: str, tmp_path: Path) -> None:
     """L32: once, before the first epoch; rows from before have null in it."""
     drain(by_format(source.stream(spark), uri), tmp_path / "checkpoint")
     source.add(3)

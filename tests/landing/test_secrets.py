@@ -127,7 +127,7 @@ def test_an_error_of_a_direct_call_holds_no_secret_in_its_whole_chain(
 
 
 def test_a_namespace_that_fails_shows_no_secret(spark: SparkSession, s3_proxy: S3Proxy, s3_server: S3Server) -> None:
-    """L34, L35: nor does the sink that was told."""
+    """L34, L35: nor does the sink that has the options."""
     s3_proxy.fail("GET", "", status=403, times=ALWAYS)
     s3_proxy.fail("HEAD", "", status=403, times=ALWAYS)
     s3_proxy.fail("PUT", "", status=403, times=ALWAYS)

@@ -1,4 +1,4 @@
-"""The ground that the landing tests stand on: real epochs, replayed by Spark itself, into real tables."""
+"""What the landing tests depend on: real epochs, replayed by Spark itself, into real tables."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_a_replayed_epoch_comes_again_with_the_same_ids(noted: Noted, tmp_path: 
     assert noted.run() == first[2:]
 
 
-def test_a_replay_from_an_earlier_epoch_brings_each_one_after_it(
+def test_a_replay_from_an_earlier_epoch_repeats_each_one_after_it(
     source: StreamInput, noted: Noted, tmp_path: Path
 ) -> None:
     """A new file comes after them, not among them."""

@@ -46,7 +46,7 @@ def epochs(uri: str) -> list[str]:
 
 
 @pytest.mark.parametrize("way", ["format", "sink"])
-def test_a_query_that_is_stopped_and_started_goes_on(
+def test_a_query_that_is_stopped_and_started_continues(
     source: StreamInput, spark: SparkSession, uri: str, tmp_path: Path, way: str
 ) -> None:
     """L37: by processing time, then once, then all that is available, on one checkpoint."""
@@ -91,7 +91,7 @@ def test_progress_counts_what_was_landed(source: StreamInput, spark: SparkSessio
     assert [progress["sink"]["numOutputRows"] for progress in query.recentProgress] == [1, 2]
 
 
-def test_batches_without_data_that_a_watermark_brings_land_their_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_batches_without_data_that_a_watermark_causes_land_their_rows(spark: SparkSession, tmp_path: Path) -> None:
     """L37: an aggregation in append mode gives its groups when the watermark passes, often in a batch without input."""
     folder, uri = tmp_path / "events", str(tmp_path / "windows.lance")
     folder.mkdir()

@@ -48,7 +48,7 @@ def staged(uri: str) -> list[Path]:
 
 
 def test_update_mode_appends_what_changed(spark: SparkSession, tmp_path: Path) -> None:
-    """L10: a changed group stands beside its earlier state; nothing is merged."""
+    """L10: a changed group is added beside its earlier state; nothing is merged."""
     uri = str(tmp_path / "counts.lance")
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("n", pa.int64(), nullable=False)])
     lance.write_dataset(schema.empty_table(), uri)
@@ -126,7 +126,7 @@ def test_rows_that_cannot_be_merged_are_refused_and_change_nothing(
 ) -> None:
     """L11: Lance would insert a new key twice, keep neither, or erase what is missing."""
     before = held(uri)
-    with pytest.raises(Exception) as caught:  # noqa: PT011  (from a task, Spark's own class brings the text)
+    with pytest.raises(Exception) as caught:  # noqa: PT011  (from a task, Spark's own class has the text)
         LanceSink(uri, query_id="q", mode="upsert", keys="id")(spark.createDataFrame(given, schema), 0)
     assert said in str(caught.value)
     assert len(stamps(uri)) == 1

@@ -78,7 +78,7 @@ def require_exact(folder: Path) -> None:
 
 
 def test_rows_go_through_the_steps_into_the_table(job: Callable[..., Job], folder: Path) -> None:
-    """C15: each epoch is told of with what it took, and a second run finds nothing new."""
+    """C15: each epoch is reported with its rows and times, and a second run finds nothing new."""
     steps = (
         '[[step]]\nname = "first"\nsql = "SELECT id * 10 AS id, kind FROM source"\n'
         "[[step]]\nsql = \"SELECT id, upper(kind) AS kind FROM first WHERE kind <> 'b'\"\n"
@@ -134,7 +134,7 @@ def test_a_lance_source_tells_how_far_behind_the_pipeline_is(job: Callable[..., 
     assert [row["id"] for row in rows(folder)] == [0, 1, 2]
 
 
-def test_an_epoch_without_rows_and_one_that_had_landed_are_told_of(job: Callable[..., Job], folder: Path) -> None:
+def test_an_epoch_without_rows_and_one_that_had_landed_are_reported(job: Callable[..., Job], folder: Path) -> None:
     """C15, L8, L13: as such."""
     step = "[[step]]\nsql = \"SELECT * FROM source WHERE kind <> 'c'\"\n"
     totals = job(step).run()
@@ -178,8 +178,8 @@ def test_every_mode_does_what_it_says(
     require_exact(folder)
 
 
-def test_a_job_that_is_told_to_stop_ends_with_its_epoch(job: Callable[..., Job], folder: Path) -> None:
-    """C16: what has begun lands, nothing more begins, and the next run goes on from there."""
+def test_a_job_that_is_asked_to_stop_ends_with_its_epoch(job: Callable[..., Job], folder: Path) -> None:
+    """C16: what has begun lands, nothing more begins, and the next run continues from there."""
     stop = Stop()
     totals = job(stop=stop).run(lambda *_: stop.ask() if not stop.is_asked else None)
     assert 1 <= totals.epochs < len(FILES)
@@ -189,7 +189,7 @@ def test_a_job_that_is_told_to_stop_ends_with_its_epoch(job: Callable[..., Job],
     require_exact(folder)
 
 
-def test_a_job_that_follows_goes_on_until_it_is_told_to_stop(job: Callable[..., Job], folder: Path) -> None:
+def test_a_job_that_follows_runs_until_it_is_asked_to_stop(job: Callable[..., Job], folder: Path) -> None:
     """C16: while it waits for rows it stops at once."""
     stop = Stop()
     heard: list[int] = []

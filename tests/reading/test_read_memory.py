@@ -1,4 +1,4 @@
-"""Memory: a fragment far larger than what a task may take is read within that, measured in a process of its own."""
+"""Memory: a task reads a fragment far larger than its memory limit, measured in a separate process."""
 
 from __future__ import annotations
 

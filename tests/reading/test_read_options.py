@@ -14,7 +14,7 @@ from headrace.tables.settings import FeedRules, Limit
 PATH = {"path": "t.lance"}
 
 
-def test_a_stream_is_told_everything() -> None:
+def test_a_stream_gets_every_option() -> None:
     """R1, R3, R4, R5: whatever the case of the names, which Spark makes small."""
     settings = stream_reading(
         PATH
@@ -48,11 +48,11 @@ def test_a_stream_is_told_everything() -> None:
     ],
 )
 def test_where_a_stream_begins(given: dict[str, str], start: object) -> None:
-    """R1: at the earliest row unless told otherwise; a time without a zone is in UTC."""
+    """R1: at the earliest row by default; a time without a zone is in UTC."""
     assert stream_reading(PATH | given).feed.start == start
 
 
-def test_a_batch_is_told_everything() -> None:
+def test_a_batch_gets_every_option() -> None:
     """R7."""
     settings = reading(PATH | {"version": "3", "filter": "id > 1", "pushfilters": "true", "columns": "id"})
     assert (settings.version, settings.filter, settings.pushes_filters, settings.columns) == (

@@ -32,7 +32,7 @@ class Flow:
         self.epochs: list[list[Any]] = []
 
     def run(self, columns: str = "id") -> list[list[Any]]:
-        """What one AvailableNow run brings, epoch by epoch."""
+        """Return the rows of one AvailableNow run, epoch by epoch."""
         self.epochs = []
         frame = self.spark.readStream.format("lance").options(**self.options).load(self.uri)
         drain(frame.selectExpr(columns).writeStream.foreachBatch(self._take), self.checkpoint)
@@ -72,7 +72,7 @@ def test_every_row_comes_once_across_restarts(spark: SparkSession, storage: Stor
     assert flow.ids() == []
 
 
-def test_an_epoch_that_is_run_again_brings_the_same_rows(flow: Callable[..., Flow], tmp_path: Path) -> None:
+def test_an_epoch_that_is_run_again_has_the_same_rows(flow: Callable[..., Flow], tmp_path: Path) -> None:
     """R1: after a crash, and whatever became of the table meanwhile."""
     reading = flow(maxRowsPerTrigger=2)
     write(reading.uri, *range(5), mode="create")
@@ -150,7 +150,7 @@ def test_a_running_query_gets_what_is_added_and_tells_how_far_behind_it_is(spark
 
 
 @pytest.mark.parametrize(("start", "expected"), [("earliest", [1, 2, 3]), ("latest", []), (2, [2, 3]), ("3", [3])])
-def test_a_new_query_begins_where_it_is_told_to(
+def test_a_new_query_begins_at_the_requested_start(
     flow: Callable[..., Flow], start: str | int, expected: list[int]
 ) -> None:
     """R1."""
@@ -179,7 +179,7 @@ def test_a_change_stops_the_query_and_names_the_way_on(flow: Callable[..., Flow]
 
 
 def test_available_now_over_a_version_that_has_expired_is_an_error(flow: Callable[..., Flow]) -> None:
-    """R5: and not the end of a run that found nothing; it goes on only if told to."""
+    """R5: not the end of a run that found nothing; it continues only if the option allows it."""
     reading = flow(startingVersion=1)
     write(reading.uri, 1, mode="create")
     assert reading.ids() == [1]

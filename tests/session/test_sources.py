@@ -67,7 +67,7 @@ def test_a_lance_table_gives_the_rows_a_table_in_memory_gives(ctx, uri):
 
 
 def test_a_lance_table_is_read_as_of_its_registration(ctx, tmp_path):
-    """Later versions are not seen until the table is registered anew."""
+    """Later versions are not seen until the table is registered again."""
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(ROWS, uri)
     ctx.register_lance("t", uri)
@@ -364,7 +364,7 @@ def test_a_frame_which_can_be_executed_once_is_refused_and_stays_usable(ctx):
     ids=["no column", "two of one name", "a batch without column"],
 )
 def test_data_no_table_can_have_is_refused(ctx, data, message):
-    """A table has columns, each with a name of its own."""
+    """A table has columns, each with a unique name."""
     with pytest.raises(headrace.InvalidArgumentError, match=message):
         ctx.register_arrow("t", data)
 

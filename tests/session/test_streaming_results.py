@@ -201,7 +201,7 @@ def test_the_first_batch_arrives_before_the_last_is_produced(partitions: int) ->
 def test_closing_the_reader_after_one_batch_closes_the_pull_reader_once_within_a_second(
     query: str, partitions: int
 ) -> None:
-    """S7: and the session goes on."""
+    """S7: the session stays usable."""
     with SessionContext(target_partitions=partitions) as ctx:
         source = with_source(ctx, Source(100_000))
         with ctx.sql(query).execute_stream() as reader:
@@ -257,7 +257,7 @@ def test_partitioned_execution_gives_one_reader_per_partition_that_together_give
 
 
 def test_all_partitions_drain_at_the_same_time() -> None:
-    """S13: four threads meet at a barrier, each with a batch of its own partition in its hands."""
+    """S13: four threads meet at a barrier, each with a batch of a different partition."""
     with SessionContext(target_partitions=4) as ctx:
         with_source(ctx, Source(400))
         readers = ctx.sql("select k from t where k % 2 = 0").execute_stream_partitioned()
@@ -278,7 +278,7 @@ def test_all_partitions_drain_at_the_same_time() -> None:
         assert sum(rows) == 200 * ROWS
 
 
-def test_a_provider_s_partitions_come_out_of_readers_of_their_own() -> None:
+def test_each_partition_of_a_provider_has_its_own_reader() -> None:
     """S13: each scan waits for all four to have begun, so one that is drained after another would not end."""
     all_scanned = threading.Barrier(4)
 

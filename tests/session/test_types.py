@@ -204,7 +204,7 @@ def test_metadata_of_projected_columns_is_kept(kind):
 @pytest.mark.parametrize("kind", ["pull", "push"])
 @pytest.mark.parametrize("low_latency", [False, True])
 def test_dictionaries_that_differ_from_batch_to_batch_are_put_together(kind, low_latency):
-    """T13: each batch may bring a dictionary of its own."""
+    """T13: each batch may have its own dictionary."""
     schema = pa.schema([("c", pa.dictionary(pa.int32(), pa.string()))])
     batches = [pa.record_batch([dictionary([f"only {i}", None, "shared"])], schema=schema) for i in range(5)]
     with SessionContext(low_latency=low_latency) as ctx:

@@ -17,14 +17,14 @@ NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
 class Browser:
-    """Chromium, with a profile of its own for each page."""
+    """Chromium, with a separate profile for each page."""
 
     def __init__(self, program: str, folder: Path) -> None:
         self._program = program
         self._folder = folder
 
     def page(self, url: str, *flags: str, seconds: float = 3.5) -> str:
-        """The page as HTML, after so many seconds of its own time. What it complains of fails the test."""
+        """Return the page as HTML, after ``seconds`` of virtual time. A console message fails the test."""
         done = self._run(f"--virtual-time-budget={int(seconds * 1000)}", "--dump-dom", *flags, url)
         complaints = [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
         assert complaints == [], complaints

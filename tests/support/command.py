@@ -1,4 +1,4 @@
-"""The `headrace` command as a user runs it: in a process of its own."""
+"""The `headrace` command as a user runs it: in a separate process."""
 
 from __future__ import annotations
 

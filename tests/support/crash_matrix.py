@@ -82,7 +82,7 @@ def _faults_of(faults: list[str], mode: str) -> set[str]:
 
 
 def render(cells: dict[tuple[str, str], Cell], date: str, machine: str) -> str:
-    parts = [f"Counted on {date}, {machine}; `make matrix` counts anew."]
+    parts = [f"Counted on {date}, {machine}; `make matrix` counts again."]
     for title, is_wanted in (
         ("Landing", lambda number: number in _LANDING),
         ("In the session", lambda number: number not in _LANDING),

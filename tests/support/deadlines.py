@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import faulthandler
 
-# A program in a process of its own, with a start of Spark on a busy machine with cold caches. The limit of a whole
+# A program in a separate process, with a start of Spark on a busy machine with cold caches. The limit of a whole
 # test, in pyproject.toml, is above it.
 PROGRAM_SECONDS = 300.0
 
 
 def allow_long_test() -> None:
-    """For a test in which every wait has a deadline of its own: it is not ended for being long all in all."""
+    """Lift the limit on the whole test, for a test in which every wait has its own deadline."""
     faulthandler.cancel_dump_traceback_later()

@@ -27,7 +27,7 @@ def with_fault(call: str, path: str, fault: str) -> list[str]:
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """A disk of its own in a folder that is made for it; skips a test where none can be mounted."""
+    """Mount a separate disk in a new folder; skip the test where none can be mounted."""
     folder.mkdir()
     command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
     mounted = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -40,7 +40,7 @@ def small_disk(folder: Path, size: str) -> Iterator[Path]:
 
 
 def fill(disk: Path, *, spare_pages: int = 0) -> Path:
-    """Takes all the room of a disk but so many pages; the file that takes it."""
+    """Fill a disk except for ``spare_pages``, and return the file that fills it."""
     filler = disk / "filler"
     filler.write_bytes(b"\0" * (shutil.disk_usage(disk).free - spare_pages * 4096))
     return filler

@@ -1,6 +1,6 @@
 """A table in memory that keeps the contract of a store, with Lance's rules about what conflicts with what.
 
-It is a fake of our own seam only: what is shown on it holds for Lance because one contract suite runs on both.
+It is a fake of our own seam only: what is shown on it is true of Lance because one contract suite runs on both.
 Everything in it is deterministic, and a table can be shared by any number of stores.
 """
 
@@ -88,7 +88,7 @@ class MemoryTable:
         return self.versions[max(self.versions)]
 
     def create(self, schema: pa.Schema) -> None:
-        """Make it, or make it anew: nothing of the earlier one stays, its notes included."""
+        """Create or recreate the table: nothing of the earlier one is kept, not even its notes."""
         self.drop()
         columns = dict(enumerate(Column(each.name, str(each.type), each.nullable) for each in schema))
         self.add(Did.OVERWRITE, schema=schema, columns=columns, fragments=(), gone=frozenset())

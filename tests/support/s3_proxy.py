@@ -1,6 +1,6 @@
 """A proxy before the object store that fails requests on demand, and notes every request it saw.
 
-It is told in the test's own words and does as told in a process of its own:
+The test calls its methods, and the proxy runs in a separate process:
 
     proxy.drop_answer("PUT", "/_versions/")  # the next manifest is written, and its writer never hears of it
     proxy.fail("PUT", "/data/", status=503, times=2)
@@ -256,7 +256,7 @@ def main(endpoint: str) -> None:
     for line in sys.stdin:
         try:
             say(value=server.faults.answer(json.loads(line)))
-        except Exception as error:  # noqa: BLE001  (the test is told, and the proxy goes on)
+        except Exception as error:  # noqa: BLE001  (the test gets the error, and the proxy continues)
             say(error=repr(error))
     os._exit(0)
 

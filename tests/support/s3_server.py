@@ -1,4 +1,4 @@
-"""An object store as Amazon's: moto, in a process of its own, with requests one at a time."""
+"""An object store as Amazon's: moto, in a separate process, with requests one at a time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _numbers = itertools.count()
 
 
 class S3Server(Served):
-    """The store, empty at first. Nobody else sees its buckets: it lives and ends with whoever started it."""
+    """The store, empty at first. Only its test sees its buckets: it ends with the process that started it."""
 
     def __init__(self) -> None:
         super().__init__("support.s3_server")
@@ -52,7 +52,7 @@ class S3Server(Served):
 
 
 def storage_options(endpoint: str) -> dict[str, str]:
-    """What Lance must be told to reach a store of ours, or a proxy before it."""
+    """Return the options with which Lance reaches the test store, or a proxy before it."""
     return {
         "aws_access_key_id": KEY,
         "aws_secret_access_key": KEY,

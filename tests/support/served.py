@@ -1,4 +1,4 @@
-"""Servers for tests, each a process of its own: a test blocked inside native code cannot stop one from answering.
+"""Servers for tests, each a separate process: a test blocked inside native code cannot stop one from answering.
 
 A server is a module of this package, run as a program. It writes one line of JSON once it accepts connections, and
 ends when its standard input does: however the tests end, nothing of theirs is left running.
@@ -81,6 +81,6 @@ class Served:
 
 
 def say(**line: Any) -> None:
-    """What a server program writes to whoever started it."""
+    """Write a line to the process that started the server."""
     sys.stdout.write(json.dumps(line) + "\n")
     sys.stdout.flush()

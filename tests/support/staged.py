@@ -62,7 +62,7 @@ class Stage:
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
     def framed(self, width: int) -> str:
-        """The address of the page in a frame of so many pixels: a browser's own window has a least width."""
+        """Return the address of the page in a frame of ``width`` pixels: a browser's own window has a least width."""
         return f"{self.url}framed/{width}"
 
     def __enter__(self) -> Self:

@@ -26,13 +26,13 @@ def progress(
 
 
 def tell(board: RunStatus, totals: Totals, told: Progress, *, versions: int | None, fragments: int | None) -> None:
-    """An epoch, as a job tells of it."""
+    """Report an epoch, as a job does."""
     totals.add(told)
     board.epoch(told, totals, versions=versions, fragments=fragments)
 
 
 class Clock:
-    """Stands still until it is moved."""
+    """A clock that moves only when it is set."""
 
     def __init__(self, now: float = 1_700_000_000.0) -> None:
         self.now = now

@@ -1,4 +1,4 @@
-"""Streams whose every epoch is known, the replay of an epoch, and what a table holds afterwards."""
+"""Streams whose every epoch is known, the replay of an epoch, and what a table contains afterwards."""
 
 from __future__ import annotations
 

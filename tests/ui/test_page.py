@@ -191,7 +191,7 @@ def test_a_hidden_page_rests_and_asks_again_when_it_is_seen(browser: Browser) ->
 def test_it_says_when_nobody_answers_and_keeps_what_it_knew(
     browser: Browser, has_ended: bool, said: str, state: str
 ) -> None:
-    """C8: a page that stands still must not look like a run that does."""
+    """C8: a page that no longer updates must not look like a run that waits."""
     board = busy_board(3)
     if has_ended:
         board.end()

@@ -1,4 +1,4 @@
-"""The status page as the command uses it: what a display is told is on the board too."""
+"""The status page as the command uses it: the board gets every event that the display gets."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def status(url: str) -> dict[str, object]:
     return found
 
 
-def test_the_page_is_told_what_the_display_is_told(plan: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_page_gets_the_events_that_the_display_gets(plan: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
     """C8: its address is an event like the others, and every line is JSON."""
     append(plan)
     totals = Totals()
@@ -96,7 +96,7 @@ def test_without_the_option_there_is_no_page(plan: Pipeline) -> None:
 def test_a_run_that_fails_says_so_on_its_page_and_in_its_own_words(
     plan: Pipeline, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """C8: the error goes on as it was, once the browser that is looking has seen it."""
+    """C8: the error propagates unchanged, once an open browser has seen it."""
     seen: list[dict[str, object]] = []
 
     def run() -> None:
@@ -144,7 +144,7 @@ def test_a_table_that_is_slow_to_count_is_counted_less_often(plan: Pipeline, mon
     assert counter.count() == (1, 1)
 
 
-def test_a_table_that_cannot_be_counted_is_logged_once_and_the_run_goes_on(
+def test_a_table_that_cannot_be_counted_is_logged_once_and_the_run_continues(
     plan: Pipeline, caplog: pytest.LogCaptureFixture
 ) -> None:
     """C8: there is none before the first epoch, for one."""
@@ -160,7 +160,7 @@ def test_a_table_that_cannot_be_counted_is_logged_once_and_the_run_goes_on(
 
 
 def test_a_port_that_is_taken_ends_the_command_before_spark_starts(file: Path) -> None:
-    """C8: a mistake on the command line, told in a sentence."""
+    """C8: a mistake on the command line, reported in one sentence."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         done = headrace("run", str(file), "--json", "--ui", str(port))

@@ -59,7 +59,7 @@ def page(board: RunStatus) -> Iterator[Page]:
 
 
 def test_the_page_and_its_files_are_served_as_what_they_are(page: Page) -> None:
-    """C8: a browser that is told not to guess refuses a script of another type."""
+    """C8: with nosniff, a browser refuses a script of another type."""
     kinds = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
     for file in STATIC.iterdir():
         found = get(page, "/" if file.name == "index.html" else f"/static/{file.name}")
@@ -78,7 +78,7 @@ def test_the_page_uses_nothing_from_elsewhere() -> None:
 
 
 def test_the_status_is_the_board(board: RunStatus, page: Page) -> None:
-    """C8: read anew for each request, and kept by no cache."""
+    """C8: read again for each request, and never cached."""
     assert json.loads(get(page, "/api/status").text)["state"] == "starting"
     board.begin()
     tell(board, Totals(), progress(4), versions=6, fragments=2)
@@ -195,7 +195,7 @@ def test_a_browser_that_is_looking_sees_how_the_run_ended(board: RunStatus) -> N
 
 
 def test_signals_stay_with_the_run_and_nothing_is_printed() -> None:
-    """C8: in a process of its own, asked nonsense too."""
+    """C8: in a separate process, with invalid requests too."""
     program = (
         "import signal, socket, urllib.request\n"
         "from headrace.ui import RunStatus, serve\n"
@@ -304,7 +304,7 @@ def test_a_run_that_ended_well_is_well_and_no_longer_up(board: RunStatus, page: 
 
 
 def test_many_readers_at_once_see_whole_boards() -> None:
-    """C8: while the run goes on telling."""
+    """C8: while the run continues to report."""
     board = busy_board(3)
     with serve(board, 0) as page:
         found: list[int] = []

@@ -39,7 +39,7 @@ def test_importing_the_page_loads_no_engine() -> None:
     assert heavy & set(done.stdout.split()) == set()
 
 
-def test_a_board_that_was_told_nothing_says_so() -> None:
+def test_a_new_board_says_that_it_has_no_events() -> None:
     """C8: no epochs, and totals of nothing."""
     told = RunStatus("orders", "orders.lance", clock=Clock(5.0)).snapshot()
     assert told == {
@@ -56,7 +56,7 @@ def test_a_board_that_was_told_nothing_says_so() -> None:
     }
 
 
-def test_an_epoch_is_shown_as_it_was_told() -> None:
+def test_an_epoch_is_shown_as_it_was_reported() -> None:
     """C8: and when; all in values that JSON has."""
     clock = Clock(100.0)
     board = RunStatus("orders", "orders.lance", clock=clock)
@@ -90,7 +90,7 @@ def test_an_epoch_is_shown_as_it_was_told() -> None:
 
 
 def test_a_snapshot_stays_as_it_was() -> None:
-    """C8: the run goes on counting in the same totals."""
+    """C8: the run continues to count in the same totals."""
     board, totals = RunStatus("orders", "orders.lance"), Totals()
     tell(board, totals, progress(0), versions=1, fragments=1)
     before = board.snapshot()
@@ -123,7 +123,7 @@ def test_states_follow_the_run() -> None:
     assert board.is_over
 
 
-def test_what_ends_a_run_first_stands() -> None:
+def test_the_first_end_of_a_run_is_kept() -> None:
     """C8: a failure is not painted over by what comes after it, nor an end by a failure."""
     failed, ended = RunStatus("orders", "orders.lance"), RunStatus("orders", "orders.lance")
     failed.fail("the bucket is gone")

@@ -10,7 +10,7 @@ from support.differential.many import Tally, run_many, smallest
 from support.differential.seeds import QUERIES, Slant
 from support.differential.ways import WAYS
 
-# After so many seeds that disagree, one line each has to do.
+# At most this many seeds that disagree are shrunk; each later one is one line.
 SHRUNK = 10
 
 

@@ -37,7 +37,7 @@ _PLAIN = {
 
 
 def literal_like(rng: Random, column: Column) -> str:
-    """A literal that can be compared with a column: times only compare with times of their own unit."""
+    """A literal that can be compared with a column: times only compare with times of the same unit."""
     if column.family == "time" and column.kind is not None and pa.types.is_time(column.kind):
         bits, unit = column.kind.bit_width, column.kind.unit
         return f"arrow_cast({literal(rng, 'time')}, 'Time{bits}({unit})')"

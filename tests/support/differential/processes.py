@@ -1,4 +1,4 @@
-"""Work in a process of its own, which may crash or hang without taking the run with it."""
+"""Work in a separate process, which may crash or hang without ending the run."""
 
 from __future__ import annotations
 

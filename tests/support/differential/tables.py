@@ -102,7 +102,7 @@ def _nested_struct(rng: Random) -> pa.DataType:
 
 
 def _random_batch(rng: Random, schema: pa.Schema, rows: int, first: int) -> pa.RecordBatch:
-    # A large batch repeats a few rows: making every value anew would take seconds.
+    # A large batch repeats a few rows: making every value separately would take seconds.
     unique = min(rows, 500)
     before = rng.choice([0, 0, 0, 1, 3]) if rows else 0
     after = rng.choice([0, 0, 2]) if rows else 0

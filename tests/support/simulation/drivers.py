@@ -97,7 +97,7 @@ class Driver:
     def _land(self, store: SimulatedStore, epoch: int) -> None:
         committer = EpochCommitter(store, self._rules, self.run, self.state, pause=lambda seconds: None)
         if self._world.plan.way == "sink" and self.state.last is None and committer.has_landed(epoch, self.query.mode):
-            store.say(f"is told that epoch {epoch} has landed before")
+            store.say(f"learns that epoch {epoch} has landed before")
             self._world.oracle.was_acknowledged(self.query, epoch, None, self.checkpoint.id)
             return
         payload = self._write(store, epoch)
@@ -110,7 +110,7 @@ class Driver:
             raise
         if payload.is_nothing and store.weather.strokes > strokes:
             store.weather.is_noted = False
-        store.say(f"is told that epoch {epoch} {'had' if outcome.was_skipped else 'has'} landed")
+        store.say(f"learns that epoch {epoch} {'had' if outcome.was_skipped else 'has'} landed")
         self._world.oracle.was_acknowledged(self.query, epoch, outcome.version, self.checkpoint.id)
 
     def _write(self, store: SimulatedStore, epoch: int) -> Payload:

@@ -18,7 +18,7 @@ def be_quiet() -> None:
 
 
 def wrong_ones(seeds: Iterable[int]) -> Iterator[str]:
-    """What is told of each seed under which something is wrong."""
+    """Yield the report of each seed under which something is wrong."""
     with ProcessPoolExecutor(os.cpu_count(), get_context("spawn"), be_quiet) as processes:
         yield from filter(None, processes.map(_wrong, seeds, chunksize=100))
 

@@ -76,7 +76,7 @@ _SLEEPERS: dict[str, Any] = {
     "may_replace": False,
     "has_tags": False,
 }
-# Where somebody replaces the table now and then, and the checkpoints stay.
+# Another writer replaces the table now and then, and the checkpoints stay.
 _REPLACED: dict[str, Any] = {
     "accepts_replaced": False,
     "others": dict.fromkeys(OTHERS, 1) | dict.fromkeys(("overwrite", "restore", "recreate"), 1),

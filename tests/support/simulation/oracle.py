@@ -113,7 +113,7 @@ class Oracle:
             return
         is_refused = checkpoint in known or (known and not self._accepts_reset)
         if is_refused and not self._has_tags:  # what fills a hole is seen by no reader, and not acknowledged
-            raise WrongError(f"{checkpoint} goes on, and the table had come to {known[-1]}")
+            raise WrongError(f"{checkpoint} continues, and the table had come to {known[-1]}")
         known.append(checkpoint)
         if self._accepts_reset:
             self.newest[query_id] = ledger.NONE_LANDED
@@ -121,7 +121,7 @@ class Oracle:
     def _land(self, query: Query, properties: Mapping[str, str]) -> None:
         epoch, run = int(properties[ledger.EPOCH_ID]), properties[ledger.RUN_ID]
         before = self.newest[query.id]
-        # Where versions were removed it cannot always be told whether a result is in the table; it may land again.
+        # Where versions were removed, it is not always known whether a result is in the table; it may land again.
         is_same_result = epoch == before and query.mode == "complete" and self._has_cleanup
         if epoch <= before and not is_same_result:
             self.doubled = DoubledError(f"{run} lands epoch {epoch} of {query.id}, and epoch {before} has landed")
@@ -149,7 +149,7 @@ class Oracle:
             found, sent = Counter(rows), Counter(expected)
             raise WrongError(
                 f"a reader of version {table.newest.entry.version} misses {sorted((sent - found).elements())} and sees "
-                f"{sorted((found - sent).elements())}, which nobody sent or somebody deleted"
+                f"{sorted((found - sent).elements())}, which no driver sent or another writer deleted"
             )
 
     def was_replaced(self, table: MemoryTable, *, is_new: bool) -> None:
@@ -160,7 +160,7 @@ class Oracle:
             before, after = tuple(sorted(self._content[query.id])), tuple(row for row in rows if row in query.ids)
             if self._replaced_at[query.id] is None:
                 self._replaced_rows[query.id] = before
-            if is_new or after == self._replaced_rows[query.id]:  # a restore may bring it all back
+            if is_new or after == self._replaced_rows[query.id]:  # a restore may undo it all
                 self._replaced_at[query.id] = None
             elif after != before:
                 self._replaced_at[query.id] = table.newest.entry.version
@@ -172,7 +172,7 @@ class Oracle:
                 self._is_continued[query.id] = False
 
     def was_acknowledged(self, query: Query, epoch: int, published: int | None, checkpoint: str) -> None:
-        """A driver was told that an epoch has landed: now, before, or that it has nothing to land."""
+        """Record that a driver learned that an epoch has landed: now, before, or that it has nothing to land."""
         is_nothing = published is None and epoch in query.empty and query.mode != "complete"
         is_landed = (checkpoint, epoch) in self._landed[query.id] or not self._is_continued[query.id]
         if is_nothing or is_landed or self.doubled is not None:

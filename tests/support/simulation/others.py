@@ -119,7 +119,7 @@ class Others:
         self._replace(lambda: self._world.restore(version))
 
     def _recreate(self) -> None:
-        self._say("drop the table and make it anew")
+        self._say("drop the table and create it again")
         self._replace(self._world.recreate, is_new=True)
 
     def _replace(self, act: Callable[[], None], *, is_new: bool = False) -> None:

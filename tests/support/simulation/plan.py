@@ -22,8 +22,8 @@ class Query:
     Attributes:
         id: Its key.
         mode: ``append``, ``complete`` or ``upsert``.
-        base: The first of its row ids; rows are told apart by their id alone.
-        empty: The epochs that bring no rows.
+        base: The first of its row ids; rows are distinguished by their id alone.
+        empty: The epochs without rows.
     """
 
     id: str
@@ -37,7 +37,7 @@ class Query:
         return range(self.base, self.base + 100_000)
 
     def rows(self, epoch: int) -> list[int]:
-        """What an epoch brings. In upsert mode a row is a key and the epoch that wrote it last."""
+        """Return the rows of an epoch. In upsert mode a row is a key and the epoch that wrote it last."""
         if epoch in self.empty:
             return []
         if self.mode == "upsert":
@@ -49,7 +49,7 @@ class Query:
         return (row - self.base) // 100
 
     def state_after(self, epochs: int) -> tuple[int, ...]:
-        """Its rows in the table when so many epochs have landed, sorted."""
+        """Return its rows in the table after ``epochs`` epochs have landed, sorted."""
         if self.mode == "complete":
             return tuple(self.rows(epochs - 1)) if epochs else ()
         if self.mode == "append":

@@ -25,7 +25,7 @@ class Weather:
     Attributes:
         plan: How likely it is.
         chance: What decides.
-        story: Where it is told.
+        story: Where it is recorded.
         is_calm: Whether nothing goes wrong any more.
         late: Commits that were given up by who sent them, and are still on their way.
         strokes: How often it did something.

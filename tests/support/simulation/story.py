@@ -1,4 +1,4 @@
-"""What happened, in plain words; told only when somebody asks, since a seed can be run again."""
+"""What happened, in plain words; recorded only on request, since a seed can be run again."""
 
 from __future__ import annotations
 

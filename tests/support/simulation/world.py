@@ -31,7 +31,7 @@ class World:
 
     Args:
         seed: What decides everything.
-        is_told: Whether what happens is told.
+        is_told: Whether the story is recorded.
         slant: What is not as the seed would have it: attributes of the plan.
     """
 
@@ -74,7 +74,7 @@ class World:
             self._require_told(error)
             return self
         if not self.others.replaced and any(isinstance(error, TableReplacedError) for error in self.errors):
-            raise WrongError("nobody replaced the table, and a driver stops because somebody did")
+            raise WrongError("no writer replaced the table, and a driver stops as if one had")
         self.oracle.require_all(self.table, was_replaced=bool(self.others.replaced))
         if not self.others.replaced and self.weather.is_noted and self.plan.on_history_gap == "warn":
             self._require_clean_account()
@@ -127,7 +127,7 @@ class World:
             self.drivers.remove(driver)
 
     def _start(self, query: Query, **rules: Any) -> Driver:
-        """A run of a query: from the checkpoint as it is, or as somebody copied it."""
+        """A run of a query: from the checkpoint as it is, or from an earlier copy of it."""
         known = self.checkpoints[query.id]
         checkpoint = known[-1]
         if not self.plan.shares_checkpoint and any(driver.query is query for driver in self.drivers):
@@ -182,9 +182,9 @@ class World:
             driver.state = type(driver.state)()
 
     def _reset(self, query: Query) -> None:
-        """Somebody starts the query from an empty checkpoint: beside others, or later again from a copy of it."""
+        """Start the query from an empty checkpoint: beside others, or later again from a copy of it."""
         known = self.checkpoints[query.id]
-        checkpoint = Checkpoint(f"reset {len(known)} of {query.id}")  # ids are told apart by their first letters
+        checkpoint = Checkpoint(f"reset {len(known)} of {query.id}")  # ids differ in their first letters
         known.insert(0, checkpoint)
         if len(self.drivers) < _MOST_DRIVERS:
             self._start_from(query, checkpoint)
@@ -212,7 +212,7 @@ class World:
             stopped = self._alone(query)
             expected = HistoryGapError | TableReplacedError | None
             if not isinstance(stopped.error, expected if is_welcome else expected | CheckpointResetError):
-                raise WrongError(f"{stopped.run.id} is not of the table's checkpoint, and is told: {stopped.error}")
+                raise WrongError(f"{stopped.run.id} is not of the table's checkpoint, and raises: {stopped.error}")
             # Its owner goes back to the checkpoint that the table's epochs are of.
             theirs = [each for each in known if each.id == landed[-1]]
             known.append(max(theirs, key=lambda checkpoint: checkpoint.done))
