@@ -47,7 +47,8 @@ def _said(error: BaseException) -> str:
 
 
 def _is_panic(error: BaseException | None) -> bool:
-    return error is not None and not isinstance(error, Exception)
+    # A panic in a task that the engine started is an error of that task.
+    return error is not None and (not isinstance(error, Exception) or "panicked with message" in str(error))
 
 
 def _schemas(plain: Answer, ours: Answer) -> Disagreement | None:
