@@ -74,7 +74,7 @@ def _random_table(rng: Random, name: str, families: dict[str, int] | None, rows:
     names = COLUMNS if rng.random() < 0.2 else [column for column in COLUMNS if "." not in column]
     for column in rng.sample(names, rng.randint(1, 4)):
         kind = random_type(rng, 2, families)
-        if rows and pa.types.is_run_end_encoded(kind):  # 16 bits cannot count so many rows
+        if rows and pa.types.is_run_end_encoded(kind):  # 16 bits cannot count 70,000 rows
             kind = pa.run_end_encoded(pa.int32(), kind.value_type)
         fields.append(pa.field(column, kind, nullable=pa.types.is_null(kind) or rng.random() < 0.8))
     if rng.random() < 0.3:
