@@ -73,7 +73,7 @@ def test_an_option_that_is_no_lookback_is_refused_by_name(lookback: str) -> None
 
     with pytest.raises(ConfigurationError) as caught:
         streaming({"path": "/t", "streamingQueryId": "q", LOOKBACK: lookback})
-    assert f"{LOOKBACK} is {lookback!r}; it can be a whole number from 1 to 10000." in str(caught.value)
+    assert f"{LOOKBACK} is {lookback!r}; it must be a whole number from 1 to 10000." in str(caught.value)
     assert "the default is 100" in str(caught.value)
 
 
@@ -82,7 +82,7 @@ def test_an_argument_that_is_no_lookback_is_refused_by_name(lookback: object) ->
     """L2: by the name it has in Python."""
     with pytest.raises(ConfigurationError) as caught:
         LanceSink("/tmp/nowhere.lance", query_id="q", lookback_versions=lookback)  # type: ignore[arg-type]
-    assert f"lookback_versions is {lookback!r}; it can be a whole number from 1 to 10000." in str(caught.value)
+    assert f"lookback_versions is {lookback!r}; it must be a whole number from 1 to 10000." in str(caught.value)
     assert "the default is 100" in str(caught.value)
 
 
@@ -104,7 +104,7 @@ def test_a_stream_with_a_wrong_lookback_is_refused_by_name(
     said = refusal(
         stream(source, spark, path=uri, streamingQueryId="q", **{LOOKBACK: "10001"}), tmp_path / "checkpoint"
     )
-    assert f"{LOOKBACK} is '10001'; it can be a whole number from 1 to 10000" in said
+    assert f"{LOOKBACK} is '10001'; it must be a whole number from 1 to 10000" in said
     assert len(stamps(uri)) == 1
 
 
@@ -222,18 +222,18 @@ def test_options_of_spark_and_of_others_are_let_through() -> None:
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"create_table": "maybe"}, "create_table is 'maybe'; it can be True or False"),
-        ({"merge_schema": 1}, "merge_schema is 1; it can be True or False"),
-        ({"on_history_gap": "ignore"}, "on_history_gap is 'ignore'; it can be warn or fail"),
-        ({"on_checkpoint_reset": "yes"}, "on_checkpoint_reset is 'yes'; it can be fail or accept"),
-        ({"on_table_replaced": True}, "on_table_replaced is True; it can be fail or accept"),
-        ({"data_storage_version": "9.9"}, "data_storage_version is '9.9'; it can be stable, 2.0"),
-        ({"max_rows_per_file": 0}, "max_rows_per_file is 0; it can be a whole number from 1"),
-        ({"retain_versions": 3, "compact_every_epochs": 1}, "retain_versions is 3; it can be a whole number from 10"),
+        ({"create_table": "maybe"}, "create_table is 'maybe'; it must be True or False"),
+        ({"merge_schema": 1}, "merge_schema is 1; it must be True or False"),
+        ({"on_history_gap": "ignore"}, "on_history_gap is 'ignore'; it must be warn or fail"),
+        ({"on_checkpoint_reset": "yes"}, "on_checkpoint_reset is 'yes'; it must be fail or accept"),
+        ({"on_table_replaced": True}, "on_table_replaced is True; it must be fail or accept"),
+        ({"data_storage_version": "9.9"}, "data_storage_version is '9.9'; it must be stable, 2.0"),
+        ({"max_rows_per_file": 0}, "max_rows_per_file is 0; it must be a whole number from 1"),
+        ({"retain_versions": 3, "compact_every_epochs": 1}, "retain_versions is 3; it must be a whole number from 10"),
         ({"retain_versions": 10}, "retain_versions is part of compaction, and compaction is off"),
         ({"namespace": "dir"}, "namespace and table_id go together, and only namespace is given"),
         ({"table_id": "a.b"}, "namespace and table_id go together, and only table_id is given"),
-        ({"table_id": ["a", ""]}, "table_id is ['a', '']; it can be text such as 'sales.orders', or its parts"),
+        ({"table_id": ["a", ""]}, "table_id is ['a', '']; it must be text such as 'sales.orders', or its parts"),
         ({"namespace": "dir", "table_id": "a"}, "given twice: as a uri, and in a namespace"),
         ({"storage_options": {"secret": 7}}, "storage_options can be a mapping of text to text"),
     ],
@@ -248,15 +248,18 @@ def test_a_wrong_argument_is_refused_by_its_name_in_python(given: dict[str, Any]
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"createTable": "maybe"}, "createTable is 'maybe'; it can be true or false"),
+        ({"createTable": "maybe"}, "createTable is 'maybe'; it must be true or false"),
         (
             {"lance.streaming.onHistoryGap": "ignore"},
-            "lance.streaming.onHistoryGap is 'ignore'; it can be warn or fail",
+            "lance.streaming.onHistoryGap is 'ignore'; it must be warn or fail",
         ),
-        ({"lance.streaming.onCheckpointReset": "yes"}, "lance.streaming.onCheckpointReset is 'yes'; it can be fail or"),
-        ({"lance.streaming.onTableReplaced": "yes"}, "lance.streaming.onTableReplaced is 'yes'; it can be fail or"),
-        ({"dataStorageVersion": "9.9"}, "dataStorageVersion is '9.9'; it can be stable, 2.0"),
-        ({"maxRowsPerFile": "0"}, "maxRowsPerFile is '0'; it can be a whole number from 1"),
+        (
+            {"lance.streaming.onCheckpointReset": "yes"},
+            "lance.streaming.onCheckpointReset is 'yes'; it must be fail or",
+        ),
+        ({"lance.streaming.onTableReplaced": "yes"}, "lance.streaming.onTableReplaced is 'yes'; it must be fail or"),
+        ({"dataStorageVersion": "9.9"}, "dataStorageVersion is '9.9'; it must be stable, 2.0"),
+        ({"maxRowsPerFile": "0"}, "maxRowsPerFile is '0'; it must be a whole number from 1"),
         ({"retainVersions": "10"}, "retainVersions is part of compaction, and compaction is off"),
         ({"namespace": "dir"}, "namespace and tableId go together, and only namespace is given"),
         ({"tableId": "a.b"}, "namespace and tableId go together, and only tableId is given"),
@@ -284,7 +287,7 @@ def test_the_mode_and_the_keys_of_a_sink_go_together() -> None:
     for wrong in ({"mode": "upsert"}, {"mode": "append", "keys": ["id"]}, {"mode": "upsert", "keys": [""]}):
         with pytest.raises(InvalidArgumentError, match="mode upsert needs keys, and no other mode takes any"):
             LanceSink("/t", query_id="q", **wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="mode is 'merge'; it can be append, complete, update, upsert"):
+    with pytest.raises(InvalidArgumentError, match="mode is 'merge'; it must be append, complete, update, upsert"):
         LanceSink("/t", query_id="q", mode="merge")
 
 

@@ -68,13 +68,13 @@ def test_a_batch_gets_every_option() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"startingVersion": "tomorrow"}, "startingVersion is 'tomorrow'; it can be a version's number"),
+        ({"startingVersion": "tomorrow"}, "startingVersion is 'tomorrow'; it must be a version's number"),
         ({"startingVersion": "0"}, "startingVersion is '0'"),
         ({"startingVersion": "1", "startingTimestamp": "2026-01-01"}, "both say where to begin"),
         ({"startingTimestamp": "noon"}, "startingTimestamp is 'noon'"),
         ({"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger is '0'"),
         ({"maxFilesPerTrigger": "many"}, "maxFilesPerTrigger is 'many'"),
-        ({"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe'; it can be true or false"),
+        ({"failOnDataLoss": "maybe"}, "failOnDataLoss is 'maybe'; it must be true or false"),
         ({"filter": "id > 1"}, "'filter' is no option of this kind of read"),
         ({"version": "1"}, "version is for batch reads"),
         ({"maxRowPerTrigger": "5"}, "did you mean 'maxRowsPerTrigger'"),

@@ -1,7 +1,7 @@
 """The sink for ``foreachBatch``: every mode, on every Spark since 3.5.
 
-Executors write an epoch's rows, the driver lands what they report. Lance is loaded when the first epoch comes: it warns
-when a process that has loaded it forks, as a program does that starts Spark afterwards.
+Executors write an epoch's rows to files, and the driver commits these files. Lance is imported with the first epoch: it
+warns when a process that has loaded it forks, and a program that starts Spark afterwards does fork.
 """
 
 from __future__ import annotations
@@ -41,31 +41,31 @@ Tasks = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 class LanceSink:
-    """Lands what ``foreachBatch`` hands over: ``df.writeStream.foreachBatch(LanceSink(...))``.
+    """Lands the epochs of a streaming query: ``df.writeStream.foreachBatch(LanceSink(...))``.
 
     Args:
-        uri: The table; leave it out if it is found through a namespace.
+        uri: The table; leave it out if a namespace is given.
         query_id: The key by which landed epochs are recognised; no other query on the table may have it.
-        mode: ``append`` adds the rows. ``complete`` replaces the table's with them. ``update`` adds them too: rows
-            that change an earlier result stand beside it. ``upsert`` replaces the rows with the same keys and adds
-            the others; every column must be there, and each key once in an epoch.
+        mode: ``append`` adds the rows. ``complete`` replaces all rows of the table. ``update`` adds the rows too: an
+            earlier result stays beside the row that changes it. ``upsert`` replaces the rows with the same keys and
+            adds the others; it needs every column, and each key at most once in an epoch.
         keys: The key columns, for ``upsert``.
         storage_options: Credentials and settings of the object store.
-        create_table: Whether to make a table that is not there.
-        merge_schema: Whether to add columns the table does not have.
-        lookback_versions: Versions of other writers a commit reads at most, in the steady state.
+        create_table: Whether to create a missing table.
+        merge_schema: Whether to add columns that the table does not have.
+        lookback_versions: The most versions of other writers that a commit reads, in the steady state.
         on_history_gap: ``warn`` or ``fail``, when history that matters was removed.
         on_checkpoint_reset: ``fail``, or ``accept`` a new checkpoint under the same key.
         on_table_replaced: ``fail``, or ``accept`` a table that no longer has the epochs that landed in it.
-        max_rows_per_file: Rows after which a new data file is begun.
-        max_bytes_per_file: Bytes after which a new data file is begun.
-        data_storage_version: Lance's file format version for a table that is made.
-        namespace: Kind of a Lance namespace, such as ``dir`` or ``rest``, instead of a URI.
+        max_rows_per_file: The most rows in a data file.
+        max_bytes_per_file: Bytes after which a new data file begins.
+        data_storage_version: Lance's file format version for a new table.
+        namespace: The kind of a Lance namespace, such as ``dir`` or ``rest``, instead of a URI.
         namespace_options: Its settings.
         table_id: The table's name in it, as ``sales.orders`` or in parts.
-        compact_every_epochs: Put small files together after every so many epochs.
-        compact_above_fragments: Put small files together when there are more than so many of them.
-        retain_versions: After that, keep only so many versions.
+        compact_every_epochs: The number of epochs after which small files are compacted.
+        compact_above_fragments: The number of small fragments above which they are compacted.
+        retain_versions: The number of versions to keep after a compaction.
 
     Raises:
         ConfigurationError: An argument is missing or wrong; the message names it and what is allowed.
@@ -97,7 +97,7 @@ class LanceSink:
         retain_versions: int | None = None,
     ) -> None:
         if mode not in _MODES:
-            raise InvalidArgumentError(f"mode is {mode!r}; it can be {', '.join(_MODES)}.")
+            raise InvalidArgumentError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}.")
         self._keys = (keys,) if isinstance(keys, str) else tuple(keys or ())
         if (mode == "upsert") != bool(self._keys) or not all(isinstance(key, str) and key for key in self._keys):
             raise InvalidArgumentError(
@@ -148,14 +148,14 @@ class LanceSink:
         self.land(df, epoch_id)
 
     def land(self, df: Any, epoch_id: int) -> Landed:
-        """Land one epoch, as a call does, and tell what became of it.
+        """Land one epoch, as a call does, and return the result.
 
         Args:
             df: The epoch's rows.
             epoch_id: The epoch.
 
         Returns:
-            The version that holds its rows, whether it had landed before, its rows and files, and how long it took.
+            The version with its rows, whether it had landed before, its rows and files, and how long it took.
 
         Raises:
             SchemaMismatchError, LandingError: It was not landed, and why.
@@ -165,7 +165,7 @@ class LanceSink:
         return _Epoch(self._settings, self._mode, self._keys, self._run(df), epoch_id).land(df)
 
     def _run(self, df: Any) -> QueryRun:
-        """The run Spark says this is; where it does not say (a direct call, Spark Connect), this object is the run."""
+        """Return Spark's run; where it is not known (a direct call, Spark Connect), this object is the run."""
         try:
             found = run_of(df.sparkSession.sparkContext)
         except Exception:  # noqa: BLE001 - each kind of session refuses in its own way
@@ -175,10 +175,10 @@ class LanceSink:
 
 @dataclass(frozen=True, slots=True)
 class _Epoch:
-    """One epoch on its way into the table.
+    """One epoch that lands in the table.
 
     Attributes:
-        settings: What the sink was told.
+        settings: The sink's settings.
         mode: ``append``, ``complete``, ``update`` or ``upsert``.
         keys: The key columns, for ``upsert``.
         run: The run it belongs to.
@@ -209,8 +209,8 @@ class _Epoch:
             create.require_keys(schema, snapshot.schema, self.keys)
         if committer.may_be_replay() and committer.has_landed(self.number, mode):
             _log.info("Epoch %d of query %r has landed before.", self.number, self.settings.rules.query_id)
-            # Its rows are not wanted, but what aggregations and joins remember of them is: Spark notes that only if
-            # the epoch is run.
+            # The epoch must run although its rows are not needed: Spark saves the state of aggregations and joins
+            # only then.
             df.write.format("noop").mode("overwrite").save()
             return Landed(self.number, was_skipped=True, seconds_writing=time.monotonic() - started)
         if self.mode == "upsert":
@@ -231,7 +231,7 @@ class _Epoch:
         location = self.settings.location
         staging = upsert.staging_for(snapshot, location, self.settings.rules.query_id)
         try:
-            # One task sees all rows of a key, and can tell whether it is there twice.
+            # One task gets all rows of a key, and can find duplicates.
             rows = df.repartition(*(df[f"`{key}`"] for key in self.keys))
             messages = _run_tasks(rows, _stage(self.settings, staging, self.keys))
             staged = upsert.staged_rows(messages, snapshot.schema, staging, location, self.keys)
@@ -246,9 +246,9 @@ class _Epoch:
 
 
 def _run_tasks(df: Any, tasks: Tasks) -> list[TaskMessage]:
-    """Let executors write, and collect what they report; no row comes back."""
+    """Let executors write the rows, and collect their reports; no row is sent to the driver."""
     with warnings.catch_warnings():
-        # mapInArrow looks for pandas, which it does not use, and warns about its version.
+        # mapInArrow imports pandas without using it, and warns about its version.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
         try:
             reports = df.mapInArrow(tasks, "message string")

@@ -170,7 +170,7 @@ class Options:
         value = self.text(name) or default
         if value.lower() not in choices:
             raise ConfigurationError(
-                f"{name} is {value!r}; it can be {_listed(choices)}.", hint=f"the default is {default}."
+                f"{name} is {value!r}; it must be {_listed(choices)}.", hint=f"the default is {default}."
             )
         return choices[value.lower()]
 
@@ -186,7 +186,7 @@ class Options:
         number = int(value) if re.fullmatch(r"-?[0-9]{1,18}", value) else None
         if number is None or not least <= number <= most:
             raise ConfigurationError(
-                f"{name} is {value!r}; it can be a whole number from {least} to {most}.",
+                f"{name} is {value!r}; it must be a whole number from {least} to {most}.",
                 hint=f"the default is {default}." if default is not None else "leave it out for no limit.",
             )
         return number
@@ -200,7 +200,7 @@ class Options:
             moment = datetime.fromisoformat(value)
         except ValueError:
             raise ConfigurationError(
-                f"{name} is {value!r}; it can be a date and time.", hint="as in 2026-03-01T12:00:00+00:00."
+                f"{name} is {value!r}; it must be a date and time.", hint="as in 2026-03-01T12:00:00+00:00."
             ) from None
         return moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
 
@@ -248,7 +248,7 @@ def reading(options: Mapping[str, str]) -> ReadSettings:
 
 
 def any_reading(options: Mapping[str, str]) -> ReadSettings:
-    """The settings that decide about the schema of a read, before Spark has told of which kind it is."""
+    """Return the settings that decide a read's schema, before it is known whether it is a batch or a stream."""
     parsed = Options(options, (*FOR_BATCH_READS, *FOR_STREAM_READS))
     version, timestamp = _version(parsed)
     return ReadSettings(
@@ -277,7 +277,7 @@ def stream_reading(options: Mapping[str, str]) -> ReadSettings:
         start = int(start)
     elif start not in ("", "earliest", "latest"):
         raise ConfigurationError(
-            f"{STARTING_VERSION} is {start!r}; it can be a version's number, earliest or latest.",
+            f"{STARTING_VERSION} is {start!r}; it must be a version's number, earliest or latest.",
             hint="the default is earliest: the rows that are there, and then what is added.",
         )
     rules = FeedRules(

@@ -45,7 +45,7 @@ class EpochSink:
     def prepare(
         self, schema: pa.Schema, *, fills: bool = True, before_creation: Callable[[], None] = lambda: None
     ) -> LanceSnapshot:
-        """Before rows are written: make the table or its new columns if told to, and see that the rows fit.
+        """Create the table or its new columns if the settings say so, and check that the rows fit.
 
         Args:
             schema: The rows' schema.

@@ -80,7 +80,7 @@ def stream_settings(given: Mapping[str, Any], spelling: Spelling) -> SinkSetting
     """
     query_id, name = given.get("query_id"), spelling.name("query_id")
     if query_id is not None and not isinstance(query_id, str):
-        raise ConfigurationError(f"{name} is {query_id!r}; it can be text.")
+        raise ConfigurationError(f"{name} is {query_id!r}; it must be text.")
     query_id = (query_id or "").strip()
     if not query_id:
         raise ConfigurationError(
@@ -222,7 +222,7 @@ class _Values:
 
     def _wrong(self, argument: str, allowed: str, default: object = None) -> ConfigurationError:
         return ConfigurationError(
-            f"{self.spelling.name(argument)} is {self.given.get(argument)!r}; it can be {allowed}.",
+            f"{self.spelling.name(argument)} is {self.given.get(argument)!r}; it must be {allowed}.",
             hint=f"the default is {default}." if default is not None else "leave it out for the default.",
         )
 

@@ -1,7 +1,7 @@
-"""The ledger: which epochs of a query have landed, written in the table's own transactions.
+"""The ledger: which epochs of a query have landed, recorded in the table's own transactions.
 
-Pure values and one pure decision. An epoch is in the table exactly when a transaction stamped with its key
-``(query_id, epoch)`` is; epochs of one query land in order, so the newest stamp of a query decides about all.
+Pure values and one pure decision. An epoch is in the table exactly when a transaction with the key
+``(query_id, epoch)`` is. Epochs of one query land in order, so the newest stamp of a query decides about all.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ ROWS = "headrace.rows"
 FILES = "headrace.files"
 WRITER = "headrace.version"
 
-# No epoch has landed yet.
+# The newest epoch of a query of which none has landed.
 NONE_LANDED = -1
 
-# So many runs that were taken over from are remembered, and so many checkpoints, each by the first letters of its id.
+# A stamp lists at most this many superseded runs and given-up checkpoints, each by the first characters of its id.
 _REMEMBERED = 16
 _SHORT_ID = 12
 
@@ -45,7 +45,7 @@ class QueryRun:
 
     Attributes:
         id: Spark's run id, new with every start.
-        checkpoint: Spark's query id, which stays the same as long as the checkpoint does; empty if not known.
+        checkpoint: Spark's query id, which is the same for as long as the checkpoint exists; empty if not known.
     """
 
     id: str
@@ -54,7 +54,7 @@ class QueryRun:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Which task writes: its partition, and whose rows they are."""
+    """A Spark task that writes: its partition, and the run and epoch of its rows."""
 
     partition: int
     run: QueryRun | None = None
@@ -63,17 +63,17 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Stamp:
-    """What a transaction says of a query.
+    """A query's entry in a transaction: which epoch landed, and which run landed it.
 
     Attributes:
-        query_id: The query's key, verbatim.
+        query_id: The query's key, unchanged.
         epoch: The epoch that landed; for a fence, the newest that had landed before it.
         run: Id of the run that wrote it; empty if another tool did.
         checkpoint: The run's checkpoint; empty if not known.
-        superseded: Runs that were taken over from, newest first, shortened.
-        given_up: Checkpoints that another one took the place of, newest first, shortened.
-        is_fence: Whether it marks a take-over instead of rows.
-        read_version: For a fence, the version up to which its run had looked before it was made.
+        superseded: Runs that another run has taken over from, newest first, with shortened ids.
+        given_up: Checkpoints that another one has replaced, newest first, with shortened ids.
+        is_fence: Whether it marks a take-over and not rows.
+        read_version: For a fence, the newest version that its run had read before it was published.
         mode: The mode its rows land in; empty if not known.
     """
 
@@ -88,11 +88,11 @@ class Stamp:
     mode: str = ""
 
     def is_of_another_checkpoint(self, run: QueryRun) -> bool:
-        """Whether it is known to be of another checkpoint than a run's."""
+        """Whether its checkpoint is known to differ from a run's."""
         return bool(self.checkpoint and run.checkpoint) and self.checkpoint != run.checkpoint
 
     def properties(self) -> dict[str, str]:
-        """The stamp as a transaction's properties."""
+        """Return the stamp as a transaction's properties."""
         key = (
             {FENCE: self.query_id, LAST_EPOCH: str(self.epoch)}
             if self.is_fence
@@ -111,16 +111,16 @@ class Stamp:
 
 
 def details(mode: str, rows: int, files: int | None) -> dict[str, str]:
-    """What a reader of the history wants to know beside the stamp, as a transaction's properties."""
+    """Return the details that the history shows beside a stamp, as a transaction's properties."""
     counts = {ROWS: str(rows)} if files is None else {ROWS: str(rows), FILES: str(files)}
     return {MODE: mode, **counts, WRITER: __version__}
 
 
 def stamp_of(properties: Mapping[str, str], query_id: str) -> Stamp | None:
-    """The stamp of one query in a transaction's properties, or None.
+    """Return the stamp of one query in a transaction's properties, or None.
 
     Raises:
-        LandingError: The transaction is the query's, and its epoch is not a number.
+        LandingError: The transaction belongs to the query, and its epoch is not a number.
     """
     is_fence = properties.get(FENCE) == query_id
     if not is_fence and properties.get(QUERY_ID) != query_id:
@@ -131,7 +131,7 @@ def stamp_of(properties: Mapping[str, str], query_id: str) -> Stamp | None:
     except ValueError:
         raise LandingError(
             f"A transaction of query {query_id!r} has the epoch {written!r}, which is not a number.",
-            hint="something else stamps its transactions with this query's id: choose a new streamingQueryId.",
+            hint="another tool stamps transactions with this query's id: choose a new streamingQueryId.",
         ) from None
     return Stamp(
         query_id,
@@ -151,11 +151,11 @@ def _split(ids: str) -> tuple[str, ...]:
 
 
 class Decision(Enum):
-    """What to do with an epoch."""
+    """The decision about an epoch."""
 
     SKIP = "it has landed before"
     COMMIT = "commit it"
-    TAKE_OVER = "take over from the run before, then commit it"
+    TAKE_OVER = "take over from the previous run, then commit it"
 
 
 def decide(
@@ -171,17 +171,17 @@ def decide(
 
     Args:
         newest: The newest stamp of the query in the table, or None if there is none.
-        epoch: The epoch to be landed.
-        run: The run that asks.
+        epoch: The epoch to land.
+        run: The run that wants to land it.
         mode: The mode the epoch's rows land in; empty if not known.
         is_established: Whether this run is known to have stamped the table before.
-        accepts_reset: Whether the user has said that a new checkpoint may continue under the old id.
+        accepts_reset: Whether the settings allow a new checkpoint to continue under the same id.
 
     Raises:
         FencedError: Another run has taken over from this one.
         ConfigurationError: The newest stamp is of another mode.
-        CheckpointResetError: The newest stamp is of another checkpoint, and that is not accepted, or has taken the
-            place of this one.
+        CheckpointResetError: The newest stamp is of another checkpoint, and the settings do not accept that or this
+            checkpoint was replaced.
     """
     if newest is None:
         return Decision.TAKE_OVER
@@ -199,9 +199,9 @@ def decide(
         if run.checkpoint[:_SHORT_ID] in newest.given_up:
             raise CheckpointResetError(
                 f"Query {newest.query_id!r} comes with epoch {epoch} of checkpoint {run.checkpoint}, which checkpoint "
-                f"{newest.checkpoint} has taken the place of since. It cannot be told any more which of its epochs "
-                f"have landed. Nothing was changed.",
-                hint="go on from the newer checkpoint, or choose a new streamingQueryId.",
+                f"{newest.checkpoint} has replaced. It is no longer known which of its epochs have landed. Nothing "
+                f"was changed.",
+                hint="continue from the newer checkpoint, or choose a new streamingQueryId.",
             )
         if accepts_reset:
             return Decision.TAKE_OVER
@@ -234,15 +234,15 @@ def _mode_name(mode: str) -> str:
 def next_stamp(
     newest: Stamp | None, query_id: str, epoch: int, run: QueryRun, *, mode: str = "", fence_after: int | None = None
 ) -> Stamp:
-    """The stamp that follows ``newest``: it remembers the runs, and checkpoints, that were taken over from.
+    """Return the stamp that follows ``newest``: it lists the runs and checkpoints that were taken over from.
 
     Args:
         newest: The newest stamp of the query so far.
         query_id: The query.
-        epoch: The epoch it is of; for a fence, the newest that has landed.
+        epoch: Its epoch; for a fence, the newest epoch that has landed.
         run: The run that writes it.
         mode: The mode its rows land in; empty if not known.
-        fence_after: The version that was looked at, if it is to be a fence.
+        fence_after: For a fence, the newest version that the run has read.
     """
     superseded: tuple[str, ...] = ()
     given_up: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
-"""The look-up: what a table's history says of a query, read as little as will do.
+"""The lookup: find a query's newest stamp in a table's history, and read as few versions as possible.
 
-In the steady state that is one version, the run's own last. A process that knows nothing of the run reads down to the
-query's bookmark, however far that is; only a run's first epoch can be a replay, so only that one pays for it.
+In the steady state that is one version, the last one of the run itself. A process that knows nothing of the run reads
+all versions down to the query's bookmark. Only the first epoch of a run can be a replay, so only that one needs it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _log = logging.getLogger("headrace.tables")
 
 @dataclass(frozen=True, slots=True)
 class HistoryScan:
-    """What reading the history down from a version brought up.
+    """The result of reading the history, from a version downwards.
 
     Attributes:
-        at: The version it was read down from; None if that was already removed.
+        at: The version at which the reading began; None if that version was already removed.
         stamp: The newest stamp of the query.
-        stamped_at: The version that carries it.
+        stamped_at: The version with that stamp.
         replaced: The overwrites and restores above it, newest first.
-        missing: Versions above it that were removed.
+        missing: Versions above it that were removed unread.
     """
 
     at: Published | None = None
@@ -42,14 +42,14 @@ class HistoryScan:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What a look-up found.
+    """The result of a lookup.
 
     Attributes:
-        snapshot: The table.
+        snapshot: The newest version of the table.
         newest: The newest stamp of the query, or None.
-        read_version: The version that a commit is to be based on.
+        read_version: The version on which to base the commit.
         replaced: An overwrite or restore by another writer since that stamp, after which its rows may be gone.
-        scan: What was read of the history; the next lookup continues from it.
+        scan: The history read so far; the next lookup continues from it.
         versions_read: How many versions were read.
     """
 
@@ -63,7 +63,7 @@ class Lookup:
 
 @dataclass
 class StampReader:
-    """What the history of a table says of one query, seen from one run."""
+    """Reads the stamps of one query from the history of a table, for one run."""
 
     store: Store
     rules: Rules
@@ -73,16 +73,16 @@ class StampReader:
     def look_up(
         self, last: Bookmark | None = None, scan: HistoryScan | None = None, *, may_rebase: bool = False
     ) -> Lookup:
-        """Steps 1 and 2 of the protocol.
+        """Take steps 1 and 2 of the protocol.
 
         Args:
             last: The run's newest stamp, if it has one.
-            scan: What an earlier lookup read of the history, if the run has no stamp.
-            may_rebase: Whether the commit can be based on an older version; then the lookback caps what is read.
+            scan: The history that an earlier lookup read, if the run has no stamp.
+            may_rebase: Whether the commit can be based on an older version; then ``lookback`` limits the versions read.
 
         Raises:
-            TableReplacedError: The table was overwritten, restored or made anew under the run.
-            HistoryGapError: Versions that matter are missing, and the rules say to stop then.
+            TableReplacedError: The table was overwritten, restored or recreated during the run.
+            HistoryGapError: Versions that matter are missing, and the settings say to stop then.
         """
         self._versions_read = 0
         snapshot = self.store.open()
@@ -93,7 +93,7 @@ class StampReader:
         return replace(lookup, versions_read=self._versions_read)
 
     def _since(self, known: Bookmark, snapshot: Snapshot, *, may_rebase: bool) -> Lookup:
-        """In a run that has stamped before: only what came after its last stamp can matter."""
+        """Look up for a run that has stamped before: only versions after its last stamp can matter."""
         if not self._is_kept_or_cleaned(known.at, snapshot):
             raise replaced.recreated_under(self.rules.query_id, known.at.version)
         versions: Sequence[int] = range(snapshot.version, known.at.version, -1)
@@ -111,16 +111,16 @@ class StampReader:
             return Lookup(snapshot, scan.stamp, snapshot.version)
         if not is_capped:
             return Lookup(snapshot, known.stamp, snapshot.version)
-        # What was left unread may hold a rival's fence. Based on our own last version, the commit would meet it; if
-        # it was cleaned away since, the rival's bookmark is still there.
+        # The unread versions may contain another run's fence. A commit based on our own last version conflicts with
+        # it; if the fence was cleaned up, the bookmark of that run is still there.
         rival = self.bookmark_above(known.at.version, snapshot)
         return Lookup(snapshot, rival.stamp if rival else known.stamp, known.at.version)
 
     def _everything(self, snapshot: Snapshot, before: HistoryScan | None) -> Lookup:
-        """In a process that knows nothing of the run: down to the bookmark, or to the beginning.
+        """Look up in a process that knows nothing of the run: down to the bookmark, or to the beginning.
 
-        What was read once is not read again: a table that others write to all the time would change faster than its
-        history could be read, and the run never get to take over.
+        No version is read twice: a table with many writers would change faster than its history can be read, and the
+        run would never take over.
         """
         if before is not None and before.at is not None and self._is_kept_or_cleaned(before.at, snapshot):
             floor = before.at.version
@@ -143,10 +143,10 @@ class StampReader:
     def _from_bookmark(self, snapshot: Snapshot) -> tuple[Snapshot, HistoryScan]:
         mark = bookmark.read(self.store, self.rules.query_id)
         if mark is not None and mark.at.version > snapshot.version:
-            snapshot = self.store.open()  # Perhaps it was made between the two.
+            snapshot = self.store.open()  # Another writer may have made it between the two reads.
         if mark is not None and not self._is_kept_or_cleaned(mark.at, snapshot):
             _log.warning(
-                "The bookmark of query %r is of an earlier table at the same address and is not used.",
+                "The bookmark of query %r belongs to an earlier table at the same address and is not used.",
                 self.rules.query_id,
             )
             mark = None
@@ -161,7 +161,7 @@ class StampReader:
         return snapshot, replace(scan, at=scan.at or mark.at, stamp=newest, stamped_at=stamped_at)
 
     def _read(self, snapshot: Snapshot, versions: Sequence[int], *, down_to: int | None = None) -> HistoryScan:
-        """Read versions, newest first, until one carries a stamp of the query."""
+        """Read versions, newest first, until one has a stamp of the query."""
         scan = HistoryScan()
         missing: list[int] = []
         expected = snapshot.version
@@ -176,10 +176,10 @@ class StampReader:
                 scan = replace(scan, at=Published(version, entry.uuid))
             stamp = stamp_of(entry.properties, self.rules.query_id)
             if stamp is not None:
-                if stamp.read_version is not None:  # It speaks for the versions before it only as far as it looked.
+                if stamp.read_version is not None:  # Its run had read the versions before it only up to there.
                     missing.extend(missing_between(snapshot, stamp.read_version, version))
                 if entry.kind is Kind.REPLACE and may_fill_gap(snapshot, version):
-                    # Then its result is not in the table; and if it is, to land it once more changes nothing.
+                    # Its result may not be in the table. If it is, landing it again changes nothing.
                     stamp = replace(stamp, epoch=stamp.epoch - 1)
                 return replace(scan, stamp=stamp, stamped_at=version, missing=tuple(missing))
             if entry.kind in (Kind.REPLACE, Kind.RESTORE):
@@ -189,23 +189,23 @@ class StampReader:
         return replace(scan, missing=tuple(missing))
 
     def require_whole(self, snapshot: Snapshot, above: int, below: int, known: Stamp | None) -> None:
-        """See that none of the versions between two others was removed unread.
+        """Require that no version between two others was removed unread.
 
         Raises:
-            HistoryGapError: One was, and the rules say to stop then.
+            HistoryGapError: One was, and the settings say to stop then.
         """
         missing = missing_between(snapshot, above, below)
         if missing:
             self._report_gap(missing, known)
 
     def _settled(self, scan: HistoryScan, floor: int, snapshot: Snapshot) -> HistoryScan:
-        """What is missing is looked up in the bookmarks; what they do not tell is a gap.
+        """Look up missing versions in the bookmark; what it does not cover is a gap.
 
         Raises:
-            HistoryGapError: There is one, and the rules say to stop then.
+            HistoryGapError: There is a gap, and the settings say to stop then.
         """
         if scan.missing:
-            # They are above the stamp, or below it and above what the run that set a fence had looked at.
+            # They are above the stamp; or below a fence, and above the version that its run had read.
             mark = self.bookmark_above(max(floor, min(scan.stamped_at, *scan.missing) - 1), snapshot)
             if mark is not None:
                 unread = tuple(version for version in scan.missing if version > mark.at.version)
@@ -224,14 +224,14 @@ class StampReader:
             raise replaced.replaced_under(self.rules.query_id, by[0])
 
     def _is_kept_or_cleaned(self, made: Published, snapshot: Snapshot) -> bool:
-        """Whether a version is in this table, or was; not if the table is another one."""
+        """Whether a version is, or was, in this table and not in an earlier one at the same address."""
         if made.version > snapshot.version:
             return False
         entry = self._entry(snapshot, made.version)
         return entry is None or entry.uuid == made.uuid
 
     def bookmark_above(self, version: int, snapshot: Snapshot) -> Bookmark | None:
-        """The query's newest bookmark, if it is of a later version of this table."""
+        """Return the query's newest bookmark, if it points to a later version of this table."""
         mark = bookmark.read(self.store, self.rules.query_id)
         if mark is None or mark.at.version <= version:
             return None
@@ -251,11 +251,9 @@ class StampReader:
         )
         if self.rules.on_history_gap == "fail":
             raise HistoryGapError(
-                f"{what}: whether its epoch has landed there cannot be told. Nothing was landed.",
-                hint="look whether the epoch's rows are in the table; if not, or if this query never wrote to it, "
+                f"{what}: it is not known whether its epoch landed there. Nothing was landed.",
+                hint="check whether the epoch's rows are in the table; if not, or if this query never wrote to it, "
                 "restart once with lance.streaming.onHistoryGap=warn.",
             )
-        known = (
-            f"the newest epoch known to have landed is {found.epoch}" if found else "no trace of it was found elsewhere"
-        )
-        _log.warning("%s; %s, and the query goes on from there.", what, known)
+        known = f"the newest epoch known to have landed is {found.epoch}" if found else "no other stamp of it was found"
+        _log.warning("%s; %s, and the query continues from there.", what, known)

@@ -1,17 +1,17 @@
-"""The commit protocol: an epoch lands exactly once, whoever else writes, whenever anything dies.
+"""The commit protocol: an epoch lands exactly once, despite other writers and a crash at any step.
 
-1. **Open** the newest version by its address, afresh.
-2. **Look up** the newest stamp of the query: it decides. In the steady state that reads one version.
-3. **Decide**: landed before, skip; another run took over, the checkpoint is a new one, the mode another, or the table
-   no longer has what landed in it, refuse; otherwise commit.
-4. **Take over**, once per run: publish a fence that makes every commit another run has in flight fail, keep the
+1. **Open** the newest version of the table.
+2. **Look up** the newest stamp of the query. In the steady state that reads one version.
+3. **Decide**: skip an epoch that has landed before. Refuse it if another run took over, the checkpoint or the mode is
+   another one, or the table no longer has the rows that landed in it. Otherwise commit it.
+4. **Take over**, once per run: publish a fence that makes every commit of another run in flight fail, write the
    bookmark, and begin again at 1.
-5. **Check** what is about to be committed: one message per partition, files that exist, columns that fit.
-6. **Publish** one transaction stamped with the epoch's key. A conflict that leaves room for another try leads to 1.
-7. **Verify** that the version which was acknowledged is there and is ours, and that no rival came between.
-8. **Keep the bookmark**, so that no cleanup can make the epoch look new.
+5. **Check** the payload: one message per partition, files that exist, columns that fit.
+6. **Publish** one transaction stamped with the epoch's key. A conflict that can be retried leads to 1.
+7. **Verify** that the acknowledged version exists and is ours, and that no other run committed in between.
+8. **Write the bookmark**, so that a cleanup of old versions cannot make the epoch look new.
 
-Why this is enough stands in docs/guarantees.md.
+docs/guarantees.md explains why this is enough.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _log = logging.getLogger("headrace.tables")
 
 @dataclass(slots=True)
 class RunState:
-    """What a process remembers of a run between two epochs. Safe to lose: the table is read instead.
+    """What a process remembers of a run between two epochs. If it is lost, the table is read instead.
 
     Attributes:
         last: The run's newest stamp.
@@ -62,15 +62,15 @@ class EpochCommitter:
 
     Args:
         store: The table.
-        rules: What the query's owner has decided.
-        run: The run; None takes the place of whichever run stamped last.
-        state: What this process remembers of the run; nothing else changes it.
-        pause: Called with seconds between two tries.
-        table: What messages call the table.
+        rules: The query's settings.
+        run: The run; None continues the run that stamped last.
+        state: What this process remembers of the run; only the committer changes it.
+        pause: Called with the seconds to wait between two attempts.
+        table: The table's name in messages.
 
     Attributes:
-        may_have_landed: Whether a commit was sent that is not known to have failed; then its files are not to be
-            touched, whatever was raised.
+        may_have_landed: Whether a commit was sent and is not known to have failed. Its files must then be kept, even
+            after an error.
     """
 
     store: Store
@@ -85,11 +85,11 @@ class EpochCommitter:
         self.may_have_landed = False
 
     def has_landed(self, epoch: int, mode: str) -> bool:
-        """Steps 1 to 3, before any work is done for an epoch.
+        """Take steps 1 to 3, before an epoch's rows are written.
 
         Args:
             epoch: The epoch.
-            mode: The mode of the payload it will have.
+            mode: The mode of its payload.
 
         Raises:
             FencedError, CheckpointResetError, TableReplacedError, HistoryGapError: The query must stop.
@@ -102,18 +102,18 @@ class EpochCommitter:
         return is_landed
 
     def may_be_replay(self) -> bool:
-        """Whether the next epoch may have landed before: only a run's first can."""
+        """Whether the next epoch may have landed before: only the first epoch of a run can."""
         return self.state.last is None
 
     def require_new(self, epoch: int, mode: str) -> None:
-        """Before a missing table is created: check that no epoch landed in an earlier one.
+        """Check that no epoch landed in an earlier table, before a missing table is created.
 
         Args:
-            epoch: The epoch it is created for.
-            mode: The mode of the payload it will have.
+            epoch: The epoch that needs the table.
+            mode: The mode of its payload.
 
         Raises:
-            TableReplacedError: One did, and the rules do not accept that.
+            TableReplacedError: An epoch did, and the settings do not accept that.
         """
         run = self._run(None)
         empty = self.state.rowless.empty or NO_EPOCHS
@@ -125,7 +125,7 @@ class EpochCommitter:
         Raises:
             FencedError, CheckpointResetError, TableReplacedError, HistoryGapError: The query must stop.
             ConfigurationError: The query has landed in another mode so far.
-            SchemaMismatchError, LandingError: It was not landed, and why.
+            SchemaMismatchError, LandingError: It did not land; the message says why.
             StorageError: The table cannot be read or written.
             CommitUnknownError: It is not known whether it landed.
         """
@@ -140,7 +140,7 @@ class EpochCommitter:
         )
 
     def _attempt(self, epoch: int, payload: Payload, *, may_rebase: bool) -> Landed | None:
-        """Steps 1 to 8, or 1 to 4: then None, and the steps begin again."""
+        """Take steps 1 to 8. After a take-over in step 4 it returns None, and the steps begin again."""
         lookup, run, decision = self._look(epoch, payload.mode, may_rebase=may_rebase)  # 1, 2, 3
         if decision is Decision.SKIP:
             _log.info("Epoch %d of query %r has landed before and is skipped.", epoch, self.rules.query_id)
@@ -174,7 +174,7 @@ class EpochCommitter:
         return published.version
 
     def _note_empty(self, epoch: int) -> None:
-        """Until the query has a stamp, only the note tells an epoch without rows from one that was lost."""
+        """Until the query has a stamp, only the note distinguishes an epoch without rows from a lost one."""
         query_id, run = self.rules.query_id, self._run(None).id
         try:
             self.state.rowless.add_empty(epoch, self.store, query_id, run)
@@ -187,7 +187,7 @@ class EpochCommitter:
         lookup = self._look_up(may_rebase=may_rebase)
         lost = self._lost(lookup.newest, epoch, self._run(lookup.newest))
         if lost:
-            # Or another run has taken over since, and removed the notes of epochs without rows.
+            # Another run may have taken over since, and removed the notes of epochs without rows.
             lookup = self._look_up(may_rebase=may_rebase)
         newest, run = lookup.newest, self._run(lookup.newest)
         decision = ledger.decide(
@@ -217,7 +217,7 @@ class EpochCommitter:
             raise replaced.lost(self.rules.query_id, epoch, run.checkpoint, lost, self.table)
 
     def _minds_lost_rows(self, mode: str) -> bool:
-        """A whole result has the rows of all epochs before it."""
+        """Whether lost rows matter: a complete result has the rows of all epochs before it."""
         return mode != OverwritePayload.mode and not self.rules.accepts_replaced
 
     def _lost(self, newest: Stamp | None, epoch: int, run: QueryRun) -> Epochs:
@@ -251,7 +251,7 @@ class EpochCommitter:
         try:
             return self.store.publish(operation, read_version=read_version, properties=properties)
         except CommitConflictError:
-            self.may_have_landed = before  # Not this time.
+            self.may_have_landed = before  # This attempt has failed for certain.
             raise
 
     def _keep(self, mark: Bookmark) -> None:
@@ -259,17 +259,17 @@ class EpochCommitter:
         try:
             bookmark.write(self.store, mark)
         except StorageError as error:
-            _log.warning("The epoch has landed, but its bookmark could not be kept: %s", error)
+            _log.warning("The epoch has landed, but its bookmark could not be written: %s", error)
 
 
 def commit_batch(store: Store, payload: Payload, *, pause: Pause = time.sleep) -> int | None:
-    """Commit the rows of a batch job: steps 1, 5, 6 and 7. It has no key, so there is no replay or rival to recognise.
+    """Commit the rows of a batch job: steps 1, 5, 6 and 7. Without a key there is no replay or rival run to recognise.
 
     Returns:
-        The version that holds its rows; None if there were none.
+        The version that contains its rows; None if there were no rows.
 
     Raises:
-        SchemaMismatchError, LandingError: It did not land, and why.
+        SchemaMismatchError, LandingError: It did not land; the message says why.
         StorageError: The table cannot be read or written.
         CommitUnknownError: It is not known whether it landed.
     """

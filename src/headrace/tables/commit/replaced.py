@@ -1,7 +1,7 @@
-"""Tables that no longer have what a query landed in them: how they are recognised, and what is said of them.
+"""Replaced tables: recognise a table that no longer has the rows which a query landed in it.
 
-A checkpoint says which epochs are done and not where they landed. If the table was dropped, overwritten or put back
-meanwhile, Spark sends the next epoch, and the rows before it are in no version: that is an error until it is accepted.
+A checkpoint records which epochs are done, but not where they landed. If the table was dropped, overwritten or restored
+meanwhile, Spark sends the next epoch although earlier rows are missing. That is an error unless the settings accept it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _KINDS = {Kind.REPLACE: "an overwrite", Kind.RESTORE: "a restore"}
 
 
 def lost_epochs(newest: Stamp | None, epoch: int, run: QueryRun, empty: Callable[[], Epochs]) -> Epochs:
-    """The epochs before this one whose rows are not in the table, because it does not know the query at all.
+    """Return the epochs before this one whose rows are not in the table, because it has no stamp of the query.
 
     Args:
         newest: The newest stamp of the query in the table, or None if there is none.
-        epoch: The epoch to be landed.
-        run: The run that asks. Without a checkpoint, nothing is known of the epochs before.
-        empty: Called for the epochs that are known to have had no rows.
+        epoch: The epoch to land.
+        run: The run that wants to land it. Without a checkpoint, nothing is known of earlier epochs.
+        empty: Returns the epochs that are known to have had no rows.
     """
     if newest is not None or not run.checkpoint or epoch == 0:
         return NO_EPOCHS
@@ -34,7 +34,7 @@ def lost_epochs(newest: Stamp | None, epoch: int, run: QueryRun, empty: Callable
 
 
 def undoing(replacing: Sequence[Entry], stamped_at: int) -> Entry | None:
-    """The overwrite or restore after which rows that landed up to a version may be gone; None if they are all there.
+    """Return the overwrite or restore that may have removed rows which landed up to a version, or None.
 
     Args:
         replacing: The overwrites and restores by other writers, newest first.
@@ -53,11 +53,11 @@ def undoing(replacing: Sequence[Entry], stamped_at: int) -> Entry | None:
 
 
 def lost(query_id: str, epoch: int, checkpoint: str, lost: Epochs, table: str) -> TableReplacedError:
-    """The table does not know the query, and the checkpoint is not new."""
+    """The table has no stamp of the query, although the checkpoint has earlier epochs."""
     which = f"epochs {lost}" if len(lost) > 1 else f"epoch {lost}"
     return TableReplacedError(
         f"Query {query_id!r} continues with epoch {epoch} of checkpoint {checkpoint}, but {table} does not have "
-        f"{which}: the table was dropped, replaced or put back to an earlier state, the checkpoint was used with "
+        f"{which}: the table was dropped, replaced or restored to an earlier state, the checkpoint was used with "
         f"another table, or the sink was not called for every epoch. Nothing was changed.",
         hint="put the table back as it was; or begin again with a new checkpoint and a new streamingQueryId (in a "
         f"pipeline file, a new name), which lands everything the source still has; or set {_ACCEPT}: the query then "
@@ -66,7 +66,7 @@ def lost(query_id: str, epoch: int, checkpoint: str, lost: Epochs, table: str) -
 
 
 def replaced(query_id: str, newest: Stamp, by: Entry, table: str) -> TableReplacedError:
-    """While the query was stopped, another writer replaced what the table held."""
+    """While the query was stopped, another writer replaced the table's rows."""
     return TableReplacedError(
         f"Version {by.version} of {table} is {_KINDS[by.kind]} by another writer, made after query {query_id!r} had "
         f"landed up to epoch {newest.epoch}: rows it has landed may be gone. Nothing was changed.",
@@ -76,7 +76,7 @@ def replaced(query_id: str, newest: Stamp, by: Entry, table: str) -> TableReplac
 
 
 def replaced_under(query_id: str, by: Entry) -> TableReplacedError:
-    """While the query was running, another writer replaced what the table held."""
+    """While the query was running, another writer replaced the table's rows."""
     return TableReplacedError(
         f"Version {by.version} of the table is {_KINDS[by.kind]} by another writer, made while query {query_id!r} was "
         f"running: rows it has landed may be gone. Nothing more was landed.",
