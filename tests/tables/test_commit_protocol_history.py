@@ -164,7 +164,7 @@ def test_a_hole_is_stepped_over_and_an_older_stamp_found(world: World, caplog: p
     assert len(history(world)) == 2
 
     assert driver.restarted("run-b").land(1).was_skipped
-    assert "of an earlier table" in caplog.text
+    assert "belongs to an earlier table" in caplog.text
     assert "the newest epoch known to have landed is 1" in caplog.text
 
 
@@ -323,7 +323,7 @@ def test_a_bookmark_of_an_earlier_table_is_not_used(world: World, caplog: pytest
         caplog.clear()
         again = driver.restarted("run-b")
         again.land(0)
-        assert "of an earlier table" in caplog.text
+        assert "belongs to an earlier table" in caplog.text
         assert world.rows() == ids_of(0)
 
 
@@ -343,7 +343,7 @@ def test_a_bookmark_of_an_earlier_table_is_not_used_to_fill_a_gap(
     world.store().write_note(name, old)
     with pytest.raises(TableReplacedError, match="does not have epochs 0-2"):
         driver.restarted("run-b").land(3)
-    assert "of an earlier table" in caplog.text
+    assert "belongs to an earlier table" in caplog.text
     assert "were removed" in caplog.text
     driver.restarted("run-c", rules=ACCEPTS).land(3)
     assert world.rows() == ids_of(3)
@@ -357,7 +357,7 @@ def test_a_bookmark_that_cannot_be_kept_does_not_fail_a_landed_epoch(
     driver.land(0)
     driver.steps.named = {"write_note": raising(StorageError("no space"))}
     assert driver.land(1).version is not None
-    assert "could not be kept: no space" in caplog.text
+    assert "could not be written: no space" in caplog.text
     assert driver.restarted("run-b").land(1).was_skipped
 
 

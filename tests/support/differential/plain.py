@@ -17,6 +17,7 @@ _SCAN = re.compile(r"^ *TableScan: (.+?)(?= projection=| *$|,)", re.MULTILINE)
 
 _SORT = re.compile(r"^ *Sort: .*", re.MULTILINE)
 _SORT_KEY = re.compile(r" (?:ASC|DESC) NULLS ")
+_TOP_ROWS = re.compile(r"SortPreservingMergeExec: \[(.*)\], fetch=.*\n *SortExec: TopK\(.*?\), expr=\[(.*)\]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +95,15 @@ class Plain:
         plans = self._context.sql(query).logical_plan().display_indent(), self._plan(query)
         asked, kept = (sum(len(_SORT_KEY.findall(line)) for line in _SORT.findall(plan)) for plan in plans)
         return kept < asked
+
+    def compares_top_rows_by_fewer_keys(self, query: str) -> bool:
+        """Whether the branches of a UNION share the limit of a sort by fewer keys than the query has.
+
+        A key that is constant in each branch is left out there, and rows of one branch are then compared with rows of
+        another without it: which rows are lost is a matter of timing.
+        """
+        plan = str(self._context.sql(query).execution_plan())
+        return any(merged.count("@") > sorted_by.count("@") for merged, sorted_by in _TOP_ROWS.findall(plan))
 
     def names_twice(self, query: str) -> bool:
         """Whether a query names a table more than once, be it in a part that the optimizer removes."""
