@@ -287,7 +287,9 @@ def test_the_mode_and_the_keys_of_a_sink_go_together() -> None:
     for wrong in ({"mode": "upsert"}, {"mode": "append", "keys": ["id"]}, {"mode": "upsert", "keys": [""]}):
         with pytest.raises(InvalidArgumentError, match="mode upsert needs keys, and no other mode takes any"):
             LanceSink("/t", query_id="q", **wrong)  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgumentError, match="mode is 'merge'; it must be one of append, complete, update, upsert"):
+    with pytest.raises(
+        InvalidArgumentError, match="mode is 'merge'; it must be one of append, complete, update, upsert"
+    ):
         LanceSink("/t", query_id="q", mode="merge")
 
 
