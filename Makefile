@@ -74,10 +74,6 @@ format: $(STAMP) ## Format the code and fix what can be fixed
 	@$(PY) -m ruff check -q --fix-only .
 	@$(PY) -m ruff format .
 
-.PHONY: words-lower
-words-lower: $(PY) ## Lower the word list's baseline to the words that are left
-	@$(PY) tools/words.py --lower
-
 .PHONY: hooks
 hooks: $(STAMP) ## Have git run the quick checks before a commit, and make lint before a push
 	@$(VENV)/bin/pre-commit install --hook-type pre-commit --hook-type pre-push

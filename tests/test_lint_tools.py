@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -64,40 +62,18 @@ def test_a_finding_has_its_place_the_word_and_what_to_write_instead() -> None:
     assert str(word) == "docs/a.md:3: 'for good': write permanently"
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]:
-    """Runs the check on a.md with a text, and a baseline beside it that allows one word."""
-    baseline = tmp_path / "baseline.json"
-    baseline.write_text('{"a.md": 1}')
-    monkeypatch.setattr(words, "ROOT", tmp_path)
-    monkeypatch.setattr(words, "BASELINE", baseline)
-    monkeypatch.setattr(words, "files", lambda: ["a.md"])
-
-    def run(text: str, *options: str) -> int:
-        (tmp_path / "a.md").write_text(text)
-        monkeypatch.setattr("sys.argv", ["words.py", *options])
-        return words.main()
-
-    return run
-
-
-def test_a_file_may_keep_the_words_it_had_and_gain_none(
-    run: Callable[..., int], capsys: pytest.CaptureFixture[str]
+def test_the_check_fails_if_a_file_has_a_listed_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run("Anew.") == 0
+    page = tmp_path / "a.md"
+    monkeypatch.setattr(words, "ROOT", tmp_path)
+    monkeypatch.setattr(words, "files", lambda: ["a.md"])
+    page.write_text("Again.")
+    assert words.main() == 0
     assert capsys.readouterr().out == ""
-    assert run("Anew.\nAnew.") == 1
-    assert "a.md:2: 'Anew': write" in capsys.readouterr().out
-    assert run("Again.") == 0
-    assert "make words-lower" in capsys.readouterr().out
-
-
-def test_the_baseline_is_lowered_and_never_raised(run: Callable[..., int], tmp_path: Path) -> None:
-    run("Anew.\nAnew.", "--lower")
-    assert json.loads((tmp_path / "baseline.json").read_text()) == {"a.md": 1}
-    run("Again.", "--lower")
-    assert json.loads((tmp_path / "baseline.json").read_text()) == {}
-    assert run("Anew.") == 1
+    page.write_text("Again.\nAnew.")
+    assert words.main() == 1
+    assert capsys.readouterr().out == "a.md:2: 'Anew': write again, from scratch\n"
 
 
 def test_links_to_missing_files_and_headings_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,14 +1,12 @@
-"""Keeps the words of words.toml out of prose: no file may gain one.
+"""Keeps the words of words.toml out of prose.
 
 Prose is every line of Markdown, TOML, YAML and the Makefile; in Python it is comments, strings, docstrings and the
-names of tests. words-baseline.json allows a file the words it had when they were listed. A file not in it has none.
+names of tests.
 """
 
 from __future__ import annotations
 
-import argparse
 import io
-import json
 import re
 import subprocess
 import sys
@@ -20,7 +18,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 WORDS = Path(__file__).with_name("words.toml")
-BASELINE = Path(__file__).with_name("words-baseline.json")
 
 Place = tuple[int, int]
 
@@ -135,43 +132,16 @@ def files() -> list[str]:
 
 
 def main() -> int:
-    """Check, or write the baseline."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    choice = parser.add_mutually_exclusive_group()
-    choice.add_argument("--lower", action="store_true", help="lower the baseline to what is there; never raises it")
-    choice.add_argument("--reset", action="store_true", help="write the baseline again, after a change of words.toml")
-    choice.add_argument("--all", action="store_true", help="list every word, also those the baseline allows")
-    options = parser.parse_args()
-
+    """Print every listed word, with its place and what to write instead."""
     listed = load()
-    found = {
-        path: words
+    found = [
+        word
         for path in files()
         if path not in listed.skip
-        if (words := find(path, (ROOT / path).read_text("utf-8"), listed))
-    }
-    counts = {path: len(words) for path, words in found.items()}
-    if options.reset:
-        return _write(counts)
-    allowed: dict[str, int] = json.loads(BASELINE.read_text("utf-8"))
-    if options.lower:
-        return _write({path: min(count, allowed[path]) for path, count in counts.items() if path in allowed})
-
-    more = {path: words for path, words in found.items() if len(words) > allowed.get(path, 0)}
-    for words in found.values() if options.all else more.values():
-        print(*words, sep="\n")
-    for path, words in more.items():
-        print(f"{path}: {len(words)} listed words, {allowed.get(path, 0)} allowed. Reword what you added.")
-    fewer = sum(counts.get(path, 0) < count for path, count in allowed.items())
-    if fewer and not more:
-        print(f"{fewer} files have fewer listed words than allowed. Lower the baseline with: make words-lower")
-    return 1 if more else 0
-
-
-def _write(counts: dict[str, int]) -> int:
-    BASELINE.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n", "utf-8")
-    print(f"{sum(counts.values())} listed words in {len(counts)} files are allowed")
-    return 0
+        for word in find(path, (ROOT / path).read_text("utf-8"), listed)
+    ]
+    print(*found, sep="\n", end="\n" if found else "")
+    return 1 if found else 0
 
 
 if __name__ == "__main__":
