@@ -134,7 +134,7 @@ def test_an_accepted_reset_lands_every_epoch_of_the_new_checkpoint(world: World,
 
 @EVERY_MODE
 @pytest.mark.parametrize("is_history_kept", [True, False])
-def test_a_checkpoint_that_another_took_the_place_of_does_not_come_back(
+def test_a_checkpoint_that_another_has_replaced_does_not_come_back(
     world: World, mode: str, is_history_kept: bool
 ) -> None:
     """L18: though both accept; it may have landed what it would send again."""
@@ -150,7 +150,7 @@ def test_a_checkpoint_that_another_took_the_place_of_does_not_come_back(
         world.clean(1)
     version, rows = world.store().open().version, world.rows()
     for epoch in (0, 1, 2):
-        with pytest.raises(CheckpointResetError, match="another has taken the place"):
+        with pytest.raises(CheckpointResetError, match="replaced by checkpoint another"):
             old.restarted("run-d").land(epoch)
     assert world.store().open().version == version
     assert world.rows() == rows

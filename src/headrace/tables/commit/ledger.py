@@ -198,9 +198,9 @@ def decide(
     if newest.is_of_another_checkpoint(run):
         if run.checkpoint[:_SHORT_ID] in newest.given_up:
             raise CheckpointResetError(
-                f"Query {newest.query_id!r} comes with epoch {epoch} of checkpoint {run.checkpoint}, which checkpoint "
-                f"{newest.checkpoint} has replaced. It is no longer known which of its epochs have landed. Nothing "
-                f"was changed.",
+                f"Query {newest.query_id!r} comes with epoch {epoch} of checkpoint {run.checkpoint}, which was "
+                f"replaced by checkpoint {newest.checkpoint}. It is no longer known which of its epochs have landed. "
+                f"Nothing was changed.",
                 hint="continue from the newer checkpoint, or choose a new streamingQueryId.",
             )
         if accepts_reset:

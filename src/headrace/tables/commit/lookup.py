@@ -104,7 +104,7 @@ class StampReader:
             scan = self._read(snapshot, snapshot.kept_versions(known.at.version), down_to=known.at.version)
         else:
             scan = self._read(snapshot, versions)
-        scan = self._settled(scan, known.at.version, snapshot)
+        scan = self._settled(scan, known.at.version, snapshot, known.stamp)
         if scan.stamp is None or scan.stamp.run == known.stamp.run:
             self._require_not_replaced(scan)
         if scan.stamp is not None:
@@ -124,7 +124,8 @@ class StampReader:
         """
         if before is not None and before.at is not None and self._is_kept_or_cleaned(before.at, snapshot):
             floor = before.at.version
-            scan = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
+            scan = self._read(snapshot, snapshot.kept_versions(floor), down_to=floor)
+            scan = self._settled(scan, floor, snapshot, before.stamp)
             scan = replace(scan, at=scan.at or before.at)
             if scan.stamp is None:
                 scan = replace(
@@ -151,7 +152,8 @@ class StampReader:
             )
             mark = None
         floor = mark.at.version if mark else 0
-        scan = self._settled(self._read(snapshot, snapshot.kept_versions(floor), down_to=floor), floor, snapshot)
+        scan = self._read(snapshot, snapshot.kept_versions(floor), down_to=floor)
+        scan = self._settled(scan, floor, snapshot, mark.stamp if mark else None)
         if mark is None:
             return snapshot, scan
         newest = scan.stamp or mark.stamp
@@ -198,8 +200,14 @@ class StampReader:
         if missing:
             self._report_gap(missing, known)
 
-    def _settled(self, scan: HistoryScan, floor: int, snapshot: Snapshot) -> HistoryScan:
+    def _settled(self, scan: HistoryScan, floor: int, snapshot: Snapshot, known: Stamp | None) -> HistoryScan:
         """Look up missing versions in the bookmark; what it does not cover is a gap.
+
+        Args:
+            scan: The versions above `floor`.
+            floor: The newest version that was not read.
+            snapshot: The table.
+            known: The newest stamp that is known from the versions up to `floor`.
 
         Raises:
             HistoryGapError: There is a gap, and the settings say to stop then.
@@ -215,7 +223,7 @@ class StampReader:
                 elif mark.stamp.checkpoint == scan.stamp.checkpoint:
                     scan = replace(scan, stamp=replace(scan.stamp, epoch=max(scan.stamp.epoch, mark.stamp.epoch)))
         if scan.missing:
-            self._report_gap(scan.missing, scan.stamp)
+            self._report_gap(scan.missing, scan.stamp or known)
         return scan
 
     def _require_not_replaced(self, scan: HistoryScan) -> None:
@@ -255,5 +263,9 @@ class StampReader:
                 hint="check whether the epoch's rows are in the table; if not, or if this query never wrote to it, "
                 "restart once with lance.streaming.onHistoryGap=warn.",
             )
-        known = f"the newest epoch known to have landed is {found.epoch}" if found else "no other stamp of it was found"
-        _log.warning("%s; %s, and the query continues from there.", what, known)
+        known = (
+            f"the newest epoch known to have landed is {found.epoch}"
+            if found
+            else "the versions that remain have no stamp of it, so none of its epochs counts as landed"
+        )
+        _log.warning("%s; %s.", what, known)
