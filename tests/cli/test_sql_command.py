@@ -6,7 +6,6 @@ import json
 import subprocess
 from pathlib import Path
 
-import lance
 import pyarrow as pa
 import pyarrow.csv as csv
 import pyarrow.parquet as pq
@@ -14,14 +13,15 @@ import pytest
 
 from headrace.cli.sql_statements import is_complete, split
 from support.command import command, environment, headrace, succeeds
+from support.lance_tables import create_table
 
 ROWS = pa.table({"id": [1, 2, 3], "name": ["a", None, "c"], "v": [[1.5], [], None], "b": [b"\x01", b"", None]})
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    lance.write_dataset(ROWS, str(tmp_path / "rows.lance"))
-    lance.write_dataset(ROWS, str(tmp_path / "unnamed"))
+    create_table(tmp_path / "rows.lance", ROWS)
+    create_table(tmp_path / "unnamed", ROWS)
     (tmp_path / "many").mkdir()
     for number in range(2):
         pq.write_table(ROWS, tmp_path / "many" / f"{number}.parquet")

@@ -12,11 +12,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import lance
 import pyarrow as pa
 import pytest
 
 from support.command import command, environment
+from support.lance_tables import create_table
 
 PATIENCE = 30.0
 CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]|\r")
@@ -69,7 +69,7 @@ class Terminal:
 
 @pytest.fixture
 def terminal(tmp_path: Path) -> Iterator[Terminal]:
-    lance.write_dataset(pa.table({"identifier": [1, 2, 3]}), str(tmp_path / "t.lance"))
+    create_table(tmp_path / "t.lance", pa.table({"identifier": [1, 2, 3]}))
     terminal = Terminal(tmp_path, "--table", "things=t.lance")
     terminal.hear("headrace>")
     yield terminal

@@ -16,6 +16,7 @@ from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import EpochSink
 from headrace.tables.write.data_files import write_rows
 from support.command import headrace, succeeds
+from support.lance_tables import LanceTable, create_table
 
 SCHEMA = pa.schema([("id", pa.int64())])
 
@@ -33,7 +34,7 @@ def land(uri: str, epoch: int, *, run: str = "a-run-of-it", rows: int = 2) -> No
 def table(tmp_path: Path) -> str:
     """Epochs 0 to 3, of which 1 is empty, and a restart that sent 2 again."""
     uri = str(tmp_path / "table.lance")
-    lance.write_dataset(SCHEMA.empty_table(), uri)
+    create_table(uri, SCHEMA)
     for epoch, run, rows in ((0, "first", 2), (1, "first", 0), (2, "first", 3), (2, "second", 3), (3, "second", 1)):
         land(uri, epoch, run=run, rows=rows)
     return uri
@@ -91,7 +92,7 @@ def test_verify_exits_with_1_and_what_it_found(table: str, tmp_path: Path) -> No
     assert done.returncode == 1
     assert "No version has rows of epochs 4-5" in done.stdout
     stamp = {"lance.streaming.queryId": "orders", "lance.streaming.epochId": "2"}
-    lance.write_dataset(pa.table([[9]], schema=SCHEMA), table, mode="append", transaction_properties=stamp)
+    LanceTable(table).write(pa.table([[9]], schema=SCHEMA), transaction_properties=stamp)
     done = headrace("verify", table)
     assert done.returncode == 1
     assert "Epoch 2 landed 2 times, in versions 4 and 7." in done.stdout
@@ -107,7 +108,7 @@ def test_verify_says_which_epochs_it_could_not_check(table: str) -> None:
     assert lines[1].strip().startswith("Not checked: epochs 0-2; their versions were removed by a cleanup")
     found = json.loads(succeeds("verify", table, "--json"))
     assert (found["checked"], found["unchecked"], found["problems"]) == ("3", "0-2", [])
-    lance.write_dataset(pa.table([[9]], schema=SCHEMA), table, mode="append")
+    LanceTable(table).write(pa.table([[9]], schema=SCHEMA))
     lance.dataset(table).cleanup_old_versions(retain_versions=1)
     for lines in (succeeds("verify", table).splitlines(), succeeds("verify", table, "--query", "orders").splitlines()):
         assert lines[0].split(maxsplit=1) == ["ok", "orders: no epoch can be checked"]
@@ -117,7 +118,7 @@ def test_verify_says_which_epochs_it_could_not_check(table: str) -> None:
 def test_verify_of_a_table_without_streams(tmp_path: Path) -> None:
     """C6: is not wrong."""
     uri = str(tmp_path / "table.lance")
-    lance.write_dataset(SCHEMA.empty_table(), uri)
+    create_table(uri, SCHEMA)
     assert "Nothing to check" in succeeds("verify", uri)
 
 
@@ -135,7 +136,7 @@ def test_cleanup_removes_old_versions_but_none_that_a_query_needs(table: str) ->
     assert succeeds("cleanup", table, "--older-than", "1d") == "Nothing to remove.\n"
     assert succeeds("cleanup", table, "--keep", "1", "--dry-run") == "Would remove 5 versions, 1 to 5.\n"
     assert succeeds("cleanup", table, "--keep", "5").startswith("Removed version 1; ")
-    lance.write_dataset(pa.table([[9]], schema=SCHEMA), table, mode="append")
+    LanceTable(table).write(pa.table([[9]], schema=SCHEMA))
     done = headrace("cleanup", table, "--keep", "1")
     assert (done.returncode, "epoch 3 of query 'orders'" in done.stderr) == (2, True)
     assert headrace("forget", table, "orders", given="n\n").returncode == 130

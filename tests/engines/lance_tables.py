@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import lance
 import pyarrow as pa
 import pytest
 from lance.commit import CommitConflictError
 from lance.dataset import LanceDataset, LanceOperation, Transaction
 from lance.fragment import FragmentMetadata, write_fragments
+
+from support.lance_tables import LanceTable
 
 SCHEMA = pa.schema([("x", pa.int64())])
 
@@ -27,27 +28,8 @@ def rows(*values: int) -> pa.Table:
     return pa.table({"x": values}, schema=SCHEMA)
 
 
-class Table:
-    """A table of one integer column, opened afresh for each call, as headrace does it."""
-
-    def __init__(self, uri: str, options: dict[str, str] | None = None) -> None:
-        self.uri = uri
-        self.options = options
-
-    def open(self, version: int | str | None = None) -> LanceDataset:
-        return lance.dataset(self.uri, version=version, storage_options=self.options)
-
-    @property
-    def version(self) -> int:
-        return int(self.open().version)
-
-    @property
-    def values(self) -> list[int]:
-        return sorted(self.open().to_table()["x"].to_pylist())
-
-    @property
-    def kept(self) -> list[int]:
-        return sorted(int(version["version"]) for version in self.open().versions())
+class Table(LanceTable):
+    """A table of one integer column, committed to as headrace does it."""
 
     def kind(self, version: int | None = None) -> str:
         dataset = self.open()
@@ -80,13 +62,11 @@ class Table:
         builder = self.open().merge_insert(["x"]).when_matched_update_all().when_not_matched_insert_all()
         return builder.execute_uncommitted(rows(*values))[0]
 
-    def clean(self, **settings: Any) -> Any:
-        return self.open().cleanup_old_versions(**settings)
-
 
 def make(uri: str, options: dict[str, str] | None = None, **settings: Any) -> Table:
-    lance.write_dataset(rows(0), uri, storage_options=options, **settings)
-    return Table(uri, options)
+    table = Table(uri, options)
+    table.write(rows(0), "create", **settings)
+    return table
 
 
 def conflict_of(call: Callable[[], object], moved: str) -> CommitConflictError:

@@ -68,7 +68,7 @@ def test_a_manifest_is_put_only_where_there_is_none(held_s3: tuple[Table, Table]
     refused = [seen.status for seen in s3_proxy.seen("PUT", ".manifest") if seen.fault == "hold"]
     assert refused == [412], f"a manifest is not written by a conditional PUT any more: {s3_proxy.seen('PUT')}"
     assert outcome == 3
-    assert direct.values == [0, 1, 2]
+    assert direct.values("x") == [0, 1, 2]
 
 
 def test_a_fence_that_came_at_the_last_moment_is_met_too(held_s3: tuple[Table, Table], s3_proxy: S3Proxy) -> None:
@@ -78,7 +78,7 @@ def test_a_fence_that_came_at_the_last_moment_is_met_too(held_s3: tuple[Table, T
     outcome = while_held(s3_proxy, lambda: proxied.commit(LanceOperation.Append(files), at=1), direct.fence)
     assert isinstance(outcome, CommitConflictError), f"the fence was not met: {outcome}"
     assert outcome.retryable
-    assert direct.values == [0]
+    assert direct.values("x") == [0]
 
 
 def test_a_commit_whose_answer_is_lost_is_recognised_and_not_made_again(
@@ -89,5 +89,5 @@ def test_a_commit_whose_answer_is_lost_is_recognised_and_not_made_again(
     files = direct.files(1)
     s3_proxy.drop_answer("PUT", "/_versions/")
     assert proxied.commit(LanceOperation.Append(files), at=1) == 2, "it was committed again, or as another version"
-    assert direct.values == [0, 1]
+    assert direct.values("x") == [0, 1]
     assert direct.version == 2

@@ -30,7 +30,7 @@ def test_an_append_that_began_before_an_empty_project_fails_and_may_be_retried(s
     assert conflict_of(lambda: storage.commit(LanceOperation.Append(files), at=1), moved).retryable, (
         "the conflict is not retryable any more; publish in tables/lance_store tells rivals from lost tables by it"
     )
-    assert storage.values == [0]
+    assert storage.values("x") == [0]
     assert storage.commit(LanceOperation.Append(files)) == 3, "an append that has seen the fence must land"
 
 
@@ -84,7 +84,7 @@ def test_a_fence_does_not_disturb_a_compaction_or_a_delete_that_began_before(tab
     table.fence()
     compacting.optimize.compact_files(num_threads=1)
     deleting.delete("x = 1")
-    assert table.values == [0]
+    assert table.values("x") == [0]
 
 
 def test_conflict_checks_skip_versions_that_cleanup_removed(table: Table) -> None:
@@ -109,7 +109,7 @@ def test_an_append_lands_on_top_of_appends_it_has_not_seen_whatever_the_retries(
     """L24, F5: other writers do not hold a stream up; and that is why looking before appending is not enough."""
     table.append(1)
     assert table.append(2, at=1, retries=STRICT) == 3, "appends conflict now: the fence may be needless, see commit.py"
-    assert table.values == [0, 1, 2]
+    assert table.values("x") == [0, 1, 2]
 
 
 def test_an_overwrite_without_retries_lands_only_on_the_version_it_read(storage: Table) -> None:
@@ -117,7 +117,7 @@ def test_an_overwrite_without_retries_lands_only_on_the_version_it_read(storage:
     storage.append(1)
     moved = "a strict Overwrite lands on a version it has not read: a paused driver can undo a newer result"
     conflict_of(lambda: storage.replace(at=1, retries=STRICT), moved)
-    assert storage.values == [0, 1]
+    assert storage.values("x") == [0, 1]
     assert storage.replace(at=2, retries=STRICT) == 3
 
 
@@ -125,7 +125,7 @@ def test_an_overwrite_with_retries_silently_discards_what_came_between(table: Ta
     """L25: why `publish` in tables/lance_store never lets Lance retry a Replace."""
     table.append(1)
     assert table.replace(at=1, retries=RETRIES) == 3, "a retried Overwrite is refused now; Replace could allow retries"
-    assert table.values == []
+    assert table.values("x") == []
 
 
 @pytest.mark.parametrize("way", ["a tag kept it", "cleanup kept it"])
@@ -139,7 +139,7 @@ def test_an_overwrite_after_cleanup_is_acknowledged_below_the_newest_version_and
     table.clean(**how, error_if_tagged_old_versions=False)
     assert table.kept == [1, 3]
     assert table.replace(at=1, retries=STRICT) == 2, "good news: it is refused; see commit/protocol"
-    assert (table.version, table.values) == (3, [0, 1])
+    assert (table.version, table.values("x")) == (3, [0, 1])
 
 
 @pytest.mark.parametrize("rival", ["overwrite", "restore"])
@@ -192,7 +192,7 @@ def test_commit_accepts_the_same_transaction_twice(table: Table) -> None:
     transaction = Transaction(1, LanceOperation.Append(table.files(1)))
     versions = [LanceDataset.commit(table.uri, transaction).version for _ in range(2)]
     assert versions == [2, 3], "Lance knows its transactions again; the look-up could be simpler"
-    assert table.values == [0, 1, 1]
+    assert table.values("x") == [0, 1, 1]
     assert {table.open().read_transaction(version).uuid for version in versions} == {transaction.uuid}
 
 
@@ -201,13 +201,13 @@ def test_a_merge_lands_beside_rows_of_the_same_key_that_came_between(table: Tabl
     merge = table.merge(1)
     table.append(1)
     LanceDataset.commit(table.uri, merge, max_retries=RETRIES)
-    assert table.values == [0, 1, 1], "a merge sees concurrent appends now: 'Two writers of one key space' can go"
+    assert table.values("x") == [0, 1, 1], "a merge sees concurrent appends now: 'Two writers of one key space' can go"
 
 
 def test_a_merge_inserts_a_key_twice_that_is_there_twice_in_its_rows(table: Table) -> None:
     """L11: why fragments.py counts keys before anything is merged."""
     LanceDataset.commit(table.uri, table.merge(7, 7))
-    assert table.values == [0, 7, 7], "Lance refuses double keys now; see require_single_keys in write/data_files"
+    assert table.values("x") == [0, 7, 7], "Lance refuses double keys now; see require_single_keys in write/data_files"
 
 
 def test_of_many_that_create_one_table_by_a_strict_overwrite_exactly_one_succeeds(tmp_path: Path) -> None:

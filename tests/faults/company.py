@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from typing import Self
 
-import lance
 import pyarrow as pa
 from landing_plan import FOREIGN, SCHEMA
 
@@ -15,6 +14,7 @@ from headrace import ConfigurationError, StorageError
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.manage import cleanup
+from support.lance_tables import LanceTable
 
 WRITING = ("append", "delete", "update", "merge")
 UPKEEP = ("append", "compact", "clean up")
@@ -38,8 +38,7 @@ class Company(threading.Thread):
         self, uri: str, acts: tuple[str, ...], seed: int, storage_options: dict[str, str] | None = None
     ) -> None:
         super().__init__(daemon=True)
-        self._uri = uri
-        self._options = storage_options
+        self._table = LanceTable(uri, storage_options)
         self._chance = random.Random(seed)
         self._stopped = threading.Event()
         self._failure: Exception | None = None
@@ -64,10 +63,6 @@ class Company(threading.Thread):
         except Exception as error:  # noqa: BLE001 - raised to the test on leaving
             self._failure = error
 
-    @property
-    def _table(self) -> lance.LanceDataset:
-        return lance.dataset(self._uri, storage_options=self._options)
-
     def _retry(self, act: Callable[[], object]) -> None:
         """A change in flight when a run of a query takes over fails once, as Lance has it with any conflict."""
         for _ in range(20):
@@ -83,7 +78,7 @@ class Company(threading.Thread):
     def _append(self) -> None:
         self._next += 1
         row = pa.table({"id": [self._next], "n": [0]}, schema=SCHEMA)
-        self._retry(lambda: lance.write_dataset(row, self._uri, mode="append", storage_options=self._options))
+        self._retry(lambda: self._table.write(row))
         self.rows[self._next] = 0
 
     def _some(self) -> int | None:
@@ -96,27 +91,22 @@ class Company(threading.Thread):
 
     def _update(self) -> None:
         if (row := self._some()) is not None:
-            self._retry(lambda: self._table.update({"n": "n + 1"}, where=f"id = {row}"))
+            self._retry(lambda: self._table.update(f"id = {row}", n="n + 1"))
             self.rows[row] += 1
 
     def _merge(self) -> None:
         self._next += 1
         ids = sorted({self._next, self._some() or self._next})
         rows = pa.table({"id": ids, "n": [7] * len(ids)}, schema=SCHEMA)
-
-        def merge() -> None:
-            builder = self._table.merge_insert(["id"]).when_matched_update_all().when_not_matched_insert_all()
-            builder.execute(rows)
-
-        self._retry(merge)
+        self._retry(lambda: self._table.upsert(rows))
         self.rows |= dict.fromkeys(ids, 7)
 
     def _compact(self) -> None:
-        self._retry(lambda: self._table.optimize.compact_files())
+        self._retry(lambda: self._table.compact())
 
     def _clean_up(self) -> None:
         """As ``headrace cleanup`` does it, which leaves what a query needs."""
-        store = LanceStore(Location(self._uri, self._options or {}))
+        store = LanceStore(Location(self._table.uri, self._table.options))
         try:
             cleanup.carry_out(store, cleanup.plan(store, keep=3))
         except (ConfigurationError, StorageError):
@@ -124,7 +114,7 @@ class Company(threading.Thread):
 
     def require_kept(self) -> None:
         """All that they wrote is there, as they left it."""
-        table = self._table.to_table(filter=f"id >= {FOREIGN}")
+        table = self._table.open().to_table(filter=f"id >= {FOREIGN}")
         found = sorted(zip(table["id"].to_pylist(), table["n"].to_pylist(), strict=True))
         assert found == sorted(self.rows.items())
 

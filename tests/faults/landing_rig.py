@@ -28,6 +28,7 @@ import pyarrow.parquet as pq
 from landing_plan import FOREIGN, QUERY, SCHEMA, Epochs, Rows, Stream, ids_of, state_after
 
 from support.deadlines import PROGRAM_SECONDS
+from support.lance_tables import create_table
 from support.tally import require_same
 
 # A driver that is not done by then hangs: on two busy cores a start takes up to 15 s, an epoch less than 1.
@@ -49,8 +50,7 @@ def add_epochs(folder: Path, epochs: Iterable[int]) -> None:
 
 
 def make_table(uri: str, storage_options: dict[str, str] | None = None) -> str:
-    lance.write_dataset(SCHEMA.empty_table(), uri, storage_options=storage_options)
-    return uri
+    return create_table(uri, SCHEMA, storage_options).uri
 
 
 def rows_of(uri: str, storage_options: dict[str, str] | None = None) -> Rows:

@@ -20,6 +20,7 @@ from landing_plan import SCHEMA, Stream
 from landing_rig import Driver, becomes_true, stamped_epochs
 
 from support.deadlines import allow_long_test
+from support.lance_tables import LanceTable, create_table
 from support.tally import require_same
 
 pytestmark = pytest.mark.xdist_group("landing-drivers")
@@ -44,9 +45,7 @@ class Others(threading.Thread):
     def emit(self, rows: int) -> None:
         """Adds rows to the source, in one version and two files."""
         ids = [next(self._numbers) for _ in range(rows)]
-        lance.write_dataset(
-            pa.table({"id": pa.array(ids, pa.int64())}), self._source, mode="append", max_rows_per_file=-(-rows // 2)
-        )
+        LanceTable(self._source).write(pa.table({"id": pa.array(ids, pa.int64())}), max_rows_per_file=-(-rows // 2))
         self.emitted += ids
 
     def run(self) -> None:
@@ -62,7 +61,7 @@ class Others(threading.Thread):
                 self.emit(self._chance.randrange(1, 6))
             case 1:
                 number = FOREIGN + len(self.foreign)
-                lance.write_dataset(pa.table({"id": [number], "n": [0]}, schema=SCHEMA), self._target, mode="append")
+                LanceTable(self._target).write(pa.table({"id": [number], "n": [0]}, schema=SCHEMA))
                 self.foreign.append(number)
             case 2:
                 lance.dataset(self._source).optimize.compact_files()
@@ -93,8 +92,8 @@ def test_drivers_killed_at_random_moments_lose_and_double_nothing(tmp_path: Path
     print(f"HEADRACE_SEED={seed}")
     moments = random.Random(seed)
     source, target = str(tmp_path / "source.lance"), str(tmp_path / "target.lance")
-    lance.write_dataset(pa.table({"id": pa.array([], pa.int64())}), source)
-    lance.write_dataset(SCHEMA.empty_table(), target)
+    create_table(source, pa.table({"id": pa.array([], pa.int64())}))
+    create_table(target, SCHEMA)
     stream = Stream(target, source, str(tmp_path / "checkpoint"), way=way, reads="lance")
     others = Others(source, target, seed)
     others.emit(5)

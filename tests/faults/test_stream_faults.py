@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import re
-import shutil
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -29,6 +28,7 @@ from headrace.tables.location import Location
 from headrace.tables.manage import cleanup
 from support.deadlines import allow_long_test
 from support.kernel import fill, require_tracer, small_disk, with_fault
+from support.lance_tables import LanceTable
 from support.s3_proxy import ALWAYS, S3Proxy
 from support.s3_server import S3Server
 from support.tally import require_same
@@ -199,16 +199,15 @@ def test_a_stream_that_was_stopped_during_a_cleanup_continues_where_it_was(tmp_p
 
 
 def overwrite(uri: str) -> None:
-    lance.write_dataset(pa.table({"id": [FOREIGN], "n": [0]}, schema=SCHEMA), uri, mode="overwrite")
+    LanceTable(uri).write(pa.table({"id": [FOREIGN], "n": [0]}, schema=SCHEMA), "overwrite")
 
 
 def restore(uri: str) -> None:
-    lance.dataset(uri, version=1).restore()
+    LanceTable(uri).restore(1)
 
 
 def recreate(uri: str) -> None:
-    shutil.rmtree(uri)
-    make_table(uri)
+    LanceTable(uri).recreate(SCHEMA)
 
 
 @slow

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import lance
 import pytest
 
+from support.lance_tables import create_table
 from support.streams import ARROW_SCHEMA, StreamInput
 
 
@@ -21,6 +21,4 @@ def source(tmp_path: Path) -> StreamInput:
 @pytest.fixture
 def uri(tmp_path: Path) -> str:
     """An empty table in a folder."""
-    uri = str(tmp_path / "table.lance")
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri)
-    return uri
+    return create_table(tmp_path / "table.lance", ARROW_SCHEMA).uri

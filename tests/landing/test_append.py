@@ -18,6 +18,7 @@ import pytest
 from headrace import LandingError
 from headrace.spark import LanceSink
 from support.deadlines import PROGRAM_SECONDS
+from support.lance_tables import LanceTable, create_table
 from support.storages import Storage
 from support.streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
@@ -42,13 +43,6 @@ BOTH_WAYS = pytest.mark.parametrize("way", [by_format, by_foreach_batch])
 @pytest.fixture
 def source(tmp_path: Path) -> StreamInput:
     return StreamInput(tmp_path / "input")
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    uri = str(tmp_path / "table.lance")
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri)
-    return uri
 
 
 def data_files(uri: str) -> set[str]:
@@ -118,7 +112,7 @@ def test_appends_of_others_and_of_the_stream_all_land(
         while not stop.wait(0.02):
             row = 1000 + len(foreign)
             try:
-                lance.write_dataset(pa.table({"id": [row]}, schema=ARROW_SCHEMA), uri, mode="append")
+                LanceTable(uri).write(pa.table({"id": [row]}, schema=ARROW_SCHEMA))
                 foreign.append(row)
             except OSError as error:
                 fenced.append(str(error))
@@ -145,7 +139,7 @@ def test_a_run_takes_over_on_a_table_that_is_appended_to_without_a_pause(uri: st
     from headrace.tables.write.data_files import Task, write_rows
 
     def append() -> None:
-        lance.write_dataset(pa.table({"id": [0]}, schema=ARROW_SCHEMA), uri, mode="append")
+        LanceTable(uri).write(pa.table({"id": [0]}, schema=ARROW_SCHEMA))
 
     for _ in range(150):
         append()
@@ -183,7 +177,7 @@ def test_an_overwrite_under_a_running_stream_stops_it_until_it_is_accepted(
     )
     try:
         query.processAllAvailable()
-        lance.write_dataset(pa.table({"id": [50]}, schema=ARROW_SCHEMA), uri, mode="overwrite")
+        LanceTable(uri).write(pa.table({"id": [50]}, schema=ARROW_SCHEMA), "overwrite")
         overwritten = lance.dataset(uri).version
         source.add(2)
         with pytest.raises(StreamingQueryException) as caught:
@@ -322,7 +316,7 @@ def test_files_are_cut_at_the_configured_size(
 ) -> None:
     """L7, L36: an epoch of several files is one version, on a disk and on an object store."""
     uri, options = storage.uri("cut"), storage.storage_options
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri, storage_options=options)
+    create_table(uri, ARROW_SCHEMA, options)
     source.add(*range(10))
     given = {f"storage.{name}": value for name, value in options.items()}
     drain(by_format(source.stream(spark), uri, maxRowsPerFile="4", **given), tmp_path / "checkpoint")

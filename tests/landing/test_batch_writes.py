@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+from support.lance_tables import create_table
 from support.storages import Storage
 from support.streams import ARROW_SCHEMA, rows, stamps
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def uri(tmp_path: Path) -> str:
     uri = str(tmp_path / "table.lance")
-    lance.write_dataset(pa.table({"id": [100]}, schema=ARROW_SCHEMA), uri)
+    create_table(uri, pa.table({"id": [100]}, schema=ARROW_SCHEMA))
     return uri
 
 

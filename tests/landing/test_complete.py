@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.spark import LanceSink
+from support.lance_tables import LanceTable, create_table
 from support.streams import StreamInput, drain, replay, stamps
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def uri(tmp_path: Path) -> str:
     """A table that held something else before."""
     uri = str(tmp_path / "table.lance")
     before = pa.table({"kind": [77], "n": [77]}, schema=SCHEMA.with_metadata(METADATA))
-    lance.write_dataset(before, uri)
+    create_table(uri, before)
     return uri
 
 
@@ -101,7 +102,7 @@ def test_a_foreign_overwrite_stops_the_stream_and_a_restart_replaces_it(
     )
     try:
         started.processAllAvailable()
-        lance.write_dataset(pa.table({"kind": [88], "n": [88]}, schema=SCHEMA), uri, mode="overwrite")
+        LanceTable(uri).write(pa.table({"kind": [88], "n": [88]}, schema=SCHEMA), "overwrite")
         source.add(2)
         with pytest.raises(StreamingQueryException, match="is an overwrite by another writer"):
             started.processAllAvailable()

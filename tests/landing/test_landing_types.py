@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from headrace.spark import LanceSink
+from support.lance_tables import create_table
 from support.streams import StreamInput, drain, stamps
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ NULLS = [f"if(id = 2, null, {expression}) as {name}" for name, (_, expression, _
 def uri(tmp_path: Path) -> str:
     uri = str(tmp_path / "table.lance")
     schema = pa.schema([pa.field(name, kind, nullable=name != "whole") for name, (kind, _, _) in COLUMNS.items()])
-    lance.write_dataset(schema.empty_table(), uri)
+    create_table(uri, schema)
     return uri
 
 
@@ -111,7 +112,7 @@ def test_every_type_lands_in_each_mode(spark: SparkSession, uri: str, mode: str)
 def test_a_session_of_another_zone_lands_the_same_moments(spark: SparkSession, tmp_path: Path, zone: str) -> None:
     """L31: the zone's spelling is the session's in the rows and the table's in the table."""
     uri = str(tmp_path / "moments.lance")
-    lance.write_dataset(pa.schema([("at", pa.timestamp("us", "UTC"))]).empty_table(), uri)
+    create_table(uri, pa.schema([("at", pa.timestamp("us", "UTC"))]))
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
@@ -126,7 +127,7 @@ def test_blobs_stream(spark: SparkSession, tmp_path: Path) -> None:
     uri = str(tmp_path / "blobs.lance")
     metadata = {b"lance-encoding:blob": b"true"}
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("blob", pa.large_binary(), metadata=metadata)])
-    lance.write_dataset(schema.empty_table(), uri)
+    create_table(uri, schema)
     source = StreamInput(tmp_path / "input")
     source.add(0, 1)
     frame = source.stream(spark).selectExpr("id", "if(id = 0, encode(repeat('x', 100000), 'UTF-8'), null) as blob")
@@ -138,7 +139,7 @@ def test_blobs_of_the_second_kind_stream(spark: SparkSession, tmp_path: Path) ->
     """L33: the extension type that Lance has for them since its file format 2.2."""
     uri = str(tmp_path / "blobs.lance")
     schema = pa.schema([pa.field("id", pa.int64()), lance.blob_field("blob")])
-    lance.write_dataset(schema.empty_table(), uri, data_storage_version="2.2")
+    create_table(uri, schema, data_storage_version="2.2")
     frame = spark.range(2).selectExpr("id", "if(id = 0, encode(repeat('x', 100000), 'UTF-8'), null) as blob")
     LanceSink(uri, query_id="q")(frame, 0)
     assert (lance.dataset(uri).count_rows(), blob_of(uri, 0)) == (2, b"x" * 100_000)
@@ -157,7 +158,7 @@ def test_metadata_and_nullability_of_the_table_stay(spark: SparkSession, tmp_pat
     uri = str(tmp_path / "table.lance")
     field = pa.field("id", pa.int64(), nullable=False, metadata={"unit": "piece"})
     schema = pa.schema([field], metadata={"owner": "sales"})
-    lance.write_dataset(schema.empty_table(), uri)
+    create_table(uri, schema)
     for epoch, mode in enumerate(("append", "complete")):
         LanceSink(uri, query_id=mode, mode=mode)(spark.range(1), epoch)
         assert lance.dataset(uri).schema.equals(schema, check_metadata=True)

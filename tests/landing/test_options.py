@@ -12,6 +12,7 @@ import pytest
 from headrace import ConfigurationError, InvalidArgumentError
 from headrace.spark import LanceSink
 from headrace.tables.sink_settings import PythonSpelling, stream_settings
+from support.lance_tables import LanceTable
 from support.streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def test_a_pinned_version_and_a_stray_write_mode_change_nothing(
     source: StreamInput, spark: SparkSession, uri: str, tmp_path: Path
 ) -> None:
     """L3, L4: every epoch is based on the newest version, and an append stays one."""
-    lance.write_dataset(ARROW_SCHEMA.empty_table().from_pydict({"id": [100]}, ARROW_SCHEMA), uri, mode="append")
+    LanceTable(uri).write(ARROW_SCHEMA.empty_table().from_pydict({"id": [100]}, ARROW_SCHEMA))
     source.add(3)
     options = {"version": "1", "write_mode": "overwrite", "path": uri, "streamingQueryId": "q"}
     drain(stream(source, spark, **options), tmp_path / "checkpoint")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from headrace.spark import LanceSink
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.manage.verify import verify
+from support.lance_tables import LanceTable
 from support.streams import ARROW_SCHEMA, StreamInput, committed, drain, rows
 
 if TYPE_CHECKING:
@@ -63,20 +63,19 @@ def writer(
 
 
 def drop(uri: str) -> None:
-    shutil.rmtree(uri)
+    LanceTable(uri).drop()
 
 
 def recreate(uri: str) -> None:
-    drop(uri)
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri)
+    LanceTable(uri).recreate(ARROW_SCHEMA)
 
 
 def overwrite(uri: str) -> None:
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri, mode="overwrite")
+    LanceTable(uri).write(ARROW_SCHEMA.empty_table(), "overwrite")
 
 
 def restore(uri: str) -> None:
-    lance.dataset(uri, version=1).restore()
+    LanceTable(uri).restore(1)
 
 
 @pytest.mark.parametrize(

@@ -30,13 +30,6 @@ def checkpoint(tmp_path: Path) -> Path:
     return tmp_path / "checkpoint"
 
 
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    uri = str(tmp_path / "table.lance")
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri)
-    return uri
-
-
 def writer(
     source: StreamInput, spark: SparkSession, uri: str, way: str, mode: str = "append", **options: str
 ) -> DataStreamWriter:

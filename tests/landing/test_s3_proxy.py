@@ -13,6 +13,7 @@ from botocore.exceptions import ClientError
 from lance.dataset import LanceOperation
 from lance.fragment import write_fragments
 
+from support.lance_tables import LanceTable, create_table
 from support.s3_proxy import ALWAYS, S3Proxy
 from support.s3_server import S3Server
 from support.streams import rows, stamps
@@ -31,9 +32,7 @@ def ids(*values: int) -> pa.Table:
 @pytest.fixture
 def uri(s3_server: S3Server) -> str:
     """A table that holds 1, made without the proxy."""
-    uri = f"s3://{s3_server.make_bucket()}/table.lance"
-    lance.write_dataset(ids(1), uri, storage_options=s3_server.storage_options)
-    return uri
+    return create_table(f"s3://{s3_server.make_bucket()}/table.lance", ids(1), s3_server.storage_options).uri
 
 
 class Writer:
@@ -47,7 +46,7 @@ class Writer:
 
     def append(self, *values: int, **options: str) -> int:
         options = {**self.proxy.storage_options, **options}
-        return lance.write_dataset(ids(*values), self.uri, mode="append", storage_options=options).version
+        return LanceTable(self.uri, options).write(ids(*values))
 
     def rows(self) -> list[int]:
         return rows(self.uri, self.direct)
@@ -108,7 +107,7 @@ def test_appends_at_once_all_land(uri: str, s3_server: S3Server) -> None:
 
     def append(number: int) -> None:
         start.wait()
-        lance.write_dataset(ids(number), uri, mode="append", storage_options=options)
+        LanceTable(uri, options).write(ids(number))
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(append, range(10, 14)))
@@ -192,9 +191,9 @@ def test_lance_commits_the_next_version_when_another_writer_was_first(writer: Wr
     with ThreadPoolExecutor(1) as pool:
         ours = pool.submit(writer.append, 2)
         writer.proxy.wait_held()
-        other = lance.write_dataset(ids(3), writer.uri, mode="append", storage_options=writer.direct)
+        other = LanceTable(writer.uri, writer.direct).write(ids(3))
         writer.proxy.release()
-        assert (other.version, ours.result()) == (2, 3)
+        assert (other, ours.result()) == (2, 3)
     assert writer.rows() == [1, 2, 3]
 
 

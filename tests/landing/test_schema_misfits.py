@@ -11,6 +11,7 @@ import pytest
 
 from headrace import SchemaMismatchError
 from headrace.spark import LanceSink
+from support.lance_tables import create_table
 from support.streams import StreamInput, drain, stamps
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ MISFITS = BY_SCHEMA | BY_VALUE
 @pytest.fixture
 def uri(tmp_path: Path) -> str:
     uri = str(tmp_path / "table.lance")
-    lance.write_dataset(SCHEMA.empty_table(), uri)
+    create_table(uri, SCHEMA)
     return uri
 
 
@@ -173,7 +174,7 @@ def test_a_batch_job_refuses_a_float_that_is_too_large(spark: SparkSession, uri:
 def test_keys_that_would_be_rounded_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     """L11, L31: two keys of an epoch could become one; a cast in the query is the user's own word."""
     uri = str(tmp_path / "keyed.lance")
-    lance.write_dataset(pa.schema([("k", pa.float32())]).empty_table(), uri)
+    create_table(uri, pa.schema([("k", pa.float32())]))
     sink = LanceSink(uri, query_id="q", mode="upsert", keys="k")
     with pytest.raises(SchemaMismatchError, match="Key column 'k' is double"):
         sink(spark.sql("select 0.1D as k union all select 0.10000000000001D"), 0)

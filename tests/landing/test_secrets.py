@@ -10,13 +10,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import lance
 import pytest
 
 from headrace import HeadraceError
 from headrace.spark import LanceSink
 from support.canaries import CANARY, prefixed, require_clean_folder, with_canaries
 from support.deadlines import PROGRAM_SECONDS
+from support.lance_tables import create_table
 from support.s3_proxy import ALWAYS, S3Proxy
 from support.s3_server import S3Server
 from support.streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def uri(s3_server: S3Server) -> str:
     uri = f"s3://{s3_server.make_bucket()}/table.lance"
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri, storage_options=s3_server.storage_options)
+    create_table(uri, ARROW_SCHEMA, s3_server.storage_options)
     return uri
 
 
@@ -159,6 +159,7 @@ logging.basicConfig(level=logging.INFO)
 for name in ("headrace", "lance"):
     logging.getLogger(name).setLevel(logging.DEBUG)
 from headrace.spark import LanceSink
+from support.lance_tables import create_table
 
 for number, uri in enumerate(given["uris"]):
     rows = spark.readStream.schema("id BIGINT").parquet(given["source"])

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import lance
 import pytest
 
 from headrace.spark import LanceSink
+from support.lance_tables import create_table
 from support.s3_proxy import S3Proxy
 from support.s3_server import S3Server
 from support.storages import Storage
@@ -55,7 +55,7 @@ def test_epochs_land_once_wherever_the_table_is(
 ) -> None:
     """L36, L12, L13: three epochs, each sent again; storage options reach the tasks and the commit."""
     uri, options, checkpoint = storage.uri("table"), storage.storage_options, tmp_path / "checkpoint"
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri, storage_options=options)
+    create_table(uri, ARROW_SCHEMA, options)
 
     def run() -> None:
         drain(writer(source, spark, uri, options, way, mode), checkpoint)
@@ -82,7 +82,7 @@ def test_nothing_but_the_storage_options_leads_to_the_store(
 ) -> None:
     """L34: data files, manifests and the bookmark all go where the options say, here through a proxy."""
     uri = f"s3://{s3_server.make_bucket()}/table.lance"
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri, storage_options=s3_server.storage_options)
+    create_table(uri, ARROW_SCHEMA, s3_server.storage_options)
     source.add(1)
     drain(writer(source, spark, uri, s3_proxy.storage_options, "format", "append"), tmp_path / "checkpoint")
     assert rows(uri, s3_server.storage_options) == [1]

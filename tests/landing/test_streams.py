@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import lance
 import pyarrow as pa
 import pytest
 
+from support.lance_tables import LanceTable, create_table
 from support.storages import Storage
 from support.streams import Stamp, StreamInput, committed, drain, replay, rows, stamps
 
@@ -99,10 +99,8 @@ def test_a_query_that_fails_raises_from_drain(source: StreamInput, spark: SparkS
 
 def test_rows_and_stamps_show_what_was_committed(storage: Storage, table_uri: str) -> None:
     options = storage.storage_options
-    lance.write_dataset(pa.table({"id": [2, 1]}), table_uri, storage_options=options)
+    create_table(table_uri, pa.table({"id": [2, 1]}), options)
     mark = {"epoch": "7"}
-    lance.write_dataset(
-        pa.table({"id": [0]}), table_uri, mode="append", storage_options=options, transaction_properties=mark
-    )
+    LanceTable(table_uri, options).write(pa.table({"id": [0]}), transaction_properties=mark)
     assert rows(table_uri, options) == [0, 1, 2]
     assert stamps(table_uri, options) == [Stamp(1, "Overwrite", {}), Stamp(2, "Append", mark)]

@@ -6,12 +6,12 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from headrace.spark import LanceSink
+from support.lance_tables import create_table
 from support.streams import ARROW_SCHEMA, DRAIN_SECONDS, StreamInput, drain, rows, stamps
 
 if TYPE_CHECKING:
@@ -24,13 +24,6 @@ def source(tmp_path: Path) -> StreamInput:
     source = StreamInput(tmp_path / "input")
     source.add(1)
     return source
-
-
-@pytest.fixture
-def uri(tmp_path: Path) -> str:
-    uri = str(tmp_path / "table.lance")
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri)
-    return uri
 
 
 def writer(source: StreamInput, spark: SparkSession, uri: str, checkpoint: Path, way: str) -> DataStreamWriter:
@@ -108,7 +101,7 @@ def test_batches_without_data_that_a_watermark_causes_land_their_rows(spark: Spa
         .count()
         .selectExpr("unix_seconds(at) as id")
     )
-    lance.write_dataset(ARROW_SCHEMA.empty_table(), uri)
+    create_table(uri, ARROW_SCHEMA)
     stream = frame.writeStream.format("lance").options(path=uri, streamingQueryId="q")
     query = drain(stream.outputMode("append"), tmp_path / "checkpoint")
     assert rows(uri) == [10, 11, 12, 100, 101]

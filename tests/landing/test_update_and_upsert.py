@@ -11,6 +11,7 @@ import pytest
 
 from headrace import HeadraceError, SchemaMismatchError
 from headrace.spark import LanceSink
+from support.lance_tables import LanceTable, create_table
 from support.storages import Storage
 from support.streams import StreamInput, drain, stamps
 
@@ -25,7 +26,7 @@ Row = tuple[int | None, str | None, int | None]
 @pytest.fixture
 def uri(tmp_path: Path) -> str:
     uri = str(tmp_path / "table.lance")
-    lance.write_dataset(table((1, "a", 10), (2, "b", 20), (3, "c", 30)), uri)
+    create_table(uri, table((1, "a", 10), (2, "b", 20), (3, "c", 30)))
     return uri
 
 
@@ -51,7 +52,7 @@ def test_update_mode_appends_what_changed(spark: SparkSession, tmp_path: Path) -
     """L10: a changed group is added beside its earlier state; nothing is merged."""
     uri = str(tmp_path / "counts.lance")
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("n", pa.int64(), nullable=False)])
-    lance.write_dataset(schema.empty_table(), uri)
+    create_table(uri, schema)
     source = StreamInput(tmp_path / "input")
     source.add(1, 1, 2)
     source.add(1)
@@ -65,7 +66,7 @@ def test_update_mode_appends_what_changed(spark: SparkSession, tmp_path: Path) -
 def test_matched_rows_are_updated_and_others_inserted(spark: SparkSession, tmp_path: Path, storage: Storage) -> None:
     """L11, L36: in one stamped transaction for each epoch; an epoch that comes again changes nothing."""
     uri, options = storage.uri("table"), storage.storage_options
-    lance.write_dataset(table((1, "a", 10), (2, "b", 20), (3, "c", 30)), uri, storage_options=options)
+    create_table(uri, table((1, "a", 10), (2, "b", 20), (3, "c", 30)), options)
     sink = LanceSink(uri, query_id="q", mode="upsert", keys=["id"], storage_options=options)
     again = LanceSink(uri, query_id="q", mode="upsert", keys=["id"], storage_options=options)
     sink(spark.createDataFrame([(2, "b", 21), (4, "d", 40)], SPARK_SCHEMA), 0)
@@ -100,7 +101,7 @@ def test_a_key_of_two_columns_matches_on_both(spark: SparkSession, uri: str) -> 
 def test_column_order_and_odd_names_do_not_matter(spark: SparkSession, tmp_path: Path) -> None:
     """L11, L31: a key whose name has a dot, a space and a capital."""
     uri, key = str(tmp_path / "odd.lance"), "The key"
-    lance.write_dataset(pa.table({key: [1], "v": [1]}), uri)
+    create_table(uri, pa.table({key: [1], "v": [1]}))
     sink = LanceSink(uri, query_id="q", mode="upsert", keys=[key])
     sink(spark.createDataFrame([(2, 1), (3, 2)], f"v BIGINT, `{key}` BIGINT"), 0)
     assert sorted(map(tuple, (row.values() for row in lance.dataset(uri).to_table().to_pylist()))) == [(1, 2), (2, 3)]
@@ -159,7 +160,7 @@ def test_others_appends_between_epochs_stay(spark: SparkSession, uri: str) -> No
     """L11, L24: the merge is worked out against the newest version."""
     sink = LanceSink(uri, query_id="q", mode="upsert", keys="id")
     sink(spark.createDataFrame([(1, "a", 11)], SPARK_SCHEMA), 0)
-    lance.write_dataset(table((9, "i", 90)), uri, mode="append")
+    LanceTable(uri).write(table((9, "i", 90)))
     sink(spark.createDataFrame([(9, "i", 91)], SPARK_SCHEMA), 1)
     assert held(uri) == [(1, "a", 11), (2, "b", 20), (3, "c", 30), (9, "i", 91)]
 
@@ -168,7 +169,7 @@ def test_a_stream_of_aggregates_keeps_one_row_for_each_group(spark: SparkSession
     """L11: update mode's changes, merged: what most users want of it."""
     uri = str(tmp_path / "counts.lance")
     schema = pa.schema([pa.field("id", pa.int64()), pa.field("n", pa.int64(), nullable=False)])
-    lance.write_dataset(schema.empty_table(), uri)
+    create_table(uri, schema)
     source = StreamInput(tmp_path / "input")
     source.add(1, 1, 2)
     source.add(1, 3)

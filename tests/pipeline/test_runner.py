@@ -29,6 +29,7 @@ from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.manage import checkpoint as checkpoints
 from headrace.tables.manage.verify import verify
+from support.lance_tables import LanceTable
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,9 +125,7 @@ def test_a_table_that_is_gone_or_to_be_fed_in_another_mode_stops_the_pipeline(
 def test_a_lance_source_tells_how_far_behind_the_pipeline_is(job: Callable[..., Job], folder: Path) -> None:
     """C15, R4: in versions of the table it reads."""
     for number in range(3):
-        lance.write_dataset(
-            pa.table({"id": [number]}), str(folder / "from.lance"), mode="append" if number else "create"
-        )
+        LanceTable(folder / "from.lance").write(pa.table({"id": [number]}), "append" if number else "create")
     source = '{ format = "lance", path = "from.lance", options = { startingVersion = 1, maxFilesPerTrigger = 1 } }'
     told: list[Progress] = []
     job(source=source).run(lambda progress, _: told.append(progress))

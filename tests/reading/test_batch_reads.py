@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 
+from support.lance_tables import LanceTable, create_table
 from support.storages import Storage
 
 if TYPE_CHECKING:
@@ -25,8 +26,8 @@ PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 def uri(tmp_path: Path) -> str:
     """Three versions: 1 and 2; 3 as well; without 1."""
     uri = str(tmp_path / "table.lance")
-    lance.write_dataset(pa.table({"id": [1, 2], "name": ["a", "b"]}), uri)
-    lance.write_dataset(pa.table({"id": [3], "name": ["c"]}), uri, mode="append")
+    create_table(uri, pa.table({"id": [1, 2], "name": ["a", "b"]}))
+    LanceTable(uri).write(pa.table({"id": [3], "name": ["c"]}))
     lance.dataset(uri).delete("id = 1")
     return uri
 
@@ -85,7 +86,7 @@ def test_filters_of_spark_are_pushed_where_both_switches_are_on(spark: SparkSess
 def test_a_table_without_rows_is_an_empty_frame(spark: SparkSession, tmp_path: Path) -> None:
     """R7."""
     uri = str(tmp_path / "empty.lance")
-    lance.write_dataset(pa.schema([("id", pa.int64())]).empty_table(), uri)
+    create_table(uri, pa.schema([("id", pa.int64())]))
     assert load(spark, uri).count() == 0
 
 
@@ -151,7 +152,7 @@ def test_every_type_is_read_as_the_nearest_of_sparks(spark: SparkSession, tmp_pa
         name: pa.array(np.array(values, dtype="datetime64[ns]"), kind) if name == "fine" else pa.array(values, kind)
         for name, (kind, values, _) in COLUMNS.items()
     }
-    lance.write_dataset(pa.table(arrays), uri, data_storage_version="2.2")
+    create_table(uri, pa.table(arrays), data_storage_version="2.2")
     rows = load(spark, uri).collect()
     for name, (_, _, expected) in COLUMNS.items():
         assert [row[name] for row in rows] == expected, name
@@ -161,7 +162,7 @@ def test_a_zoned_time_is_the_same_moment(spark: SparkSession, tmp_path: Path) ->
     """R7: whatever zone the table and the session are in."""
     uri = str(tmp_path / "zoned.lance")
     zone = "Europe/Berlin"
-    lance.write_dataset(pa.table({"at": pa.array([WHEN], pa.timestamp("ms", zone))}), uri)
+    create_table(uri, pa.table({"at": pa.array([WHEN], pa.timestamp("ms", zone))}))
     [row] = load(spark, uri).selectExpr("unix_micros(at) as at").collect()
     assert row.at == pa.array([WHEN], pa.timestamp("ms", zone)).cast(pa.int64())[0].as_py() * 1000
 
@@ -170,11 +171,11 @@ def test_blobs_are_read_with_their_content(spark: SparkSession, tmp_path: Path) 
     """R7: of both kinds."""
     content = b"x" * 100_000
     old = pa.schema([pa.field("blob", pa.large_binary(), metadata={"lance-encoding:blob": "true"})])
-    lance.write_dataset(pa.table({"blob": [content, None]}, schema=old), str(tmp_path / "old.lance"))
+    create_table(tmp_path / "old.lance", pa.table({"blob": [content, None]}, schema=old))
     new = pa.schema([lance.blob_field("blob")])
-    lance.write_dataset(
+    create_table(
+        tmp_path / "new.lance",
         pa.table({"blob": lance.blob_array([content, None])}, schema=new),
-        str(tmp_path / "new.lance"),
         data_storage_version="2.2",
     )
     for name in ("old", "new"):
@@ -185,7 +186,7 @@ def test_blobs_are_read_with_their_content(spark: SparkSession, tmp_path: Path) 
 def test_a_type_spark_does_not_have_is_named(spark: SparkSession, tmp_path: Path) -> None:
     """R7: and the column can be left out."""
     uri = str(tmp_path / "odd.lance")
-    lance.write_dataset(pa.table({"id": [1], "wide": pa.array([Decimal("1")], pa.decimal256(76, 0))}), uri)
+    create_table(uri, pa.table({"id": [1], "wide": pa.array([Decimal("1")], pa.decimal256(76, 0))}))
     with pytest.raises(AnalysisException, match=r"no type for column 'wide'.*columns option"):
         load(spark, uri)
     assert ids(load(spark, uri, columns="id")) == [1]
@@ -194,10 +195,10 @@ def test_a_type_spark_does_not_have_is_named(spark: SparkSession, tmp_path: Path
 def test_fragments_are_dealt_out_to_tasks(spark: SparkSession, tmp_path: Path) -> None:
     """R7: many small ones to one task, a large one to several."""
     small, large = str(tmp_path / "small.lance"), str(tmp_path / "large.lance")
-    lance.write_dataset(pa.table({"id": range(100)}), small, max_rows_per_file=1)
+    create_table(small, pa.table({"id": range(100)}), max_rows_per_file=1)
     assert load(spark, small).rdd.getNumPartitions() == 1
     numbers = np.random.default_rng(0).integers(0, 2**40, 5_000_000)
-    lance.write_dataset(pa.table({"id": numbers}), large, max_rows_per_file=10**7)
+    create_table(large, pa.table({"id": numbers}), max_rows_per_file=10**7)
     assert len(lance.dataset(large).get_fragments()) == 1
     frame = load(spark, large)
     assert frame.rdd.getNumPartitions() > 1

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import datasource as pushed
 
 from headrace.spark.filters import conditions
+from support.lance_tables import create_table
 
 SCHEMA = pa.schema(
     [
@@ -35,7 +36,7 @@ ROWS = [
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
     folder: Path = tmp_path_factory.mktemp("filters")
-    return lance.write_dataset(pa.Table.from_pylist(ROWS, schema=SCHEMA), str(folder / "t.lance"))
+    return create_table(folder / "t.lance", pa.Table.from_pylist(ROWS, schema=SCHEMA)).open()
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import lance
 import numpy as np
 import pyarrow as pa
 
 from support.deadlines import PROGRAM_SECONDS
+from support.lance_tables import create_table
 
 MB = 10**6
 SCHEMA = pa.schema([("id", pa.int64()), ("v", pa.list_(pa.float32(), 128))])
@@ -49,7 +49,7 @@ def batches(count: int) -> Iterator[pa.RecordBatch]:
 def test_one_huge_fragment_is_read_a_few_batches_at_a_time(tmp_path: Path) -> None:
     """R1, R7: nearly all of what the process grows by is what the allocator keeps of batches that are gone."""
     uri = str(tmp_path / "table.lance")
-    lance.write_dataset(pa.RecordBatchReader.from_batches(SCHEMA, batches(45)), uri, max_rows_per_file=10**8)
+    create_table(uri, pa.RecordBatchReader.from_batches(SCHEMA, batches(45)), max_rows_per_file=10**8)
     done = subprocess.run(
         [sys.executable, "-c", MEASURE, uri], capture_output=True, text=True, timeout=PROGRAM_SECONDS, check=False
     )

@@ -6,13 +6,13 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import lance
 import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PythonException, StreamingQueryException
 
 import headrace.spark
 from support.canaries import CANARY, prefixed, require_clean_folder, with_canaries
+from support.lance_tables import create_table
 from support.s3_proxy import ALWAYS, S3Proxy
 from support.s3_server import S3Server
 from support.streams import drain
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def uri(s3_server: S3Server) -> str:
     uri = f"s3://{s3_server.make_bucket()}/table.lance"
-    lance.write_dataset(pa.table({"id": [1, 2]}), uri, storage_options=s3_server.storage_options)
+    create_table(uri, pa.table({"id": [1, 2]}), s3_server.storage_options)
     return uri
 
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, StreamingQueryException
 
+from support.lance_tables import create_table
 from support.storages import Storage
 from support.streams import ARROW_SCHEMA, committed, drain, replay, rows
 
@@ -215,7 +216,7 @@ def test_the_change_feed_has_inserts_and_updates_with_their_versions(flow: Calla
 def test_only_the_columns_that_are_asked_for_are_read(flow: Callable[..., Flow]) -> None:
     """R7."""
     reading = flow(columns="b, id")
-    lance.write_dataset(pa.table({"id": [1], "a": ["x"], "b": [2.5]}), reading.uri)
+    create_table(reading.uri, pa.table({"id": [1], "a": ["x"], "b": [2.5]}))
     assert reading.run("struct(*)") == [[(2.5, 1)]]
 
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 from headrace import InvalidArgumentError, SessionContext, TableExistsError, TableNotFoundError
+from support.lance_tables import LanceTable, create_table
 
 STAMP = {"lance.streaming.queryId": "orders", "lance.streaming.epochId": "4", "headrace.rows": "2"}
 
@@ -16,8 +17,8 @@ STAMP = {"lance.streaming.queryId": "orders", "lance.streaming.epochId": "4", "h
 @pytest.fixture
 def uri(tmp_path: Path) -> str:
     uri = str(tmp_path / "t.lance")
-    lance.write_dataset(pa.table({"x": [1]}), uri)
-    lance.write_dataset(pa.table({"x": [2, 3]}), uri, mode="append", transaction_properties=STAMP)
+    create_table(uri, pa.table({"x": [1]}))
+    LanceTable(uri).write(pa.table({"x": [2, 3]}), transaction_properties=STAMP)
     lance.dataset(uri).delete("x = 1")
     return uri
 
@@ -33,7 +34,7 @@ def test_history_is_a_table(uri: str) -> None:
             (1, "created", None, None, 1),
         ]
         assert session.sql("select made from h where made > now() - interval '1 hour'").count() == 3
-        lance.write_dataset(pa.table({"x": [9]}), uri, mode="append")
+        LanceTable(uri).write(pa.table({"x": [9]}))
         assert session.sql("select * from h").count() == 4
         assert session.sql("select version from h limit 1").collect().read_all()["version"].to_pylist() == [4]
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -25,6 +24,7 @@ from headrace import (
     StorageError,
     TableError,
 )
+from support.lance_tables import create_table
 
 SCHEMA = pa.schema([("k", pa.int64())])
 ROWS = 1_000
@@ -218,7 +218,7 @@ def file_deleted_before_the_query(ctx_of: Callable[..., SessionContext], folder:
 
 
 def lance_files_deleted(ctx_of: Callable[..., SessionContext], folder: Path) -> None:
-    lance.write_dataset(pa.Table.from_batches([batch_of(0)]), str(folder / "t.lance"))
+    create_table(folder / "t.lance", pa.Table.from_batches([batch_of(0)]))
     ctx = ctx_of()
     ctx.register_lance("l", folder / "t.lance")
     shutil.rmtree(folder / "t.lance" / "data")

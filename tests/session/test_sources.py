@@ -4,7 +4,6 @@ import json
 import traceback
 from pathlib import Path
 
-import lance
 import pandas
 import polars
 import pyarrow as pa
@@ -14,6 +13,7 @@ import pyarrow.parquet
 import pytest
 
 import headrace
+from support.lance_tables import LanceTable, create_table
 
 ROWS = pa.table({"x": pa.array(range(10), pa.int64()), "s": [f"r{i}" for i in range(10)]})
 MORE = pa.table({"x": pa.array(range(10, 15), pa.int64()), "s": [f"r{i}" for i in range(10, 15)]})
@@ -35,8 +35,8 @@ def count(ctx, table="t"):
 def uri(tmp_path_factory):
     """A Lance table of two versions: ten rows, then fifteen; the first is tagged."""
     uri = str(tmp_path_factory.mktemp("lance") / "t.lance")
-    lance.write_dataset(ROWS, uri).tags.create("first", 1)
-    lance.write_dataset(MORE, uri, mode="append")
+    create_table(uri, ROWS).open().tags.create("first", 1)
+    LanceTable(uri).write(MORE)
     return uri
 
 
@@ -69,9 +69,9 @@ def test_a_lance_table_gives_the_rows_a_table_in_memory_gives(ctx, uri):
 def test_a_lance_table_is_read_as_of_its_registration(ctx, tmp_path):
     """Later versions are not seen until the table is registered again."""
     uri = str(tmp_path / "t.lance")
-    lance.write_dataset(ROWS, uri)
+    create_table(uri, ROWS)
     ctx.register_lance("t", uri)
-    lance.write_dataset(MORE, uri, mode="append")
+    LanceTable(uri).write(MORE)
     assert count(ctx) == 10
     ctx.deregister_table("t")
     ctx.register_lance("t", uri)

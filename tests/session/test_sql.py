@@ -4,7 +4,6 @@ import datetime
 from decimal import Decimal
 
 import datafusion
-import lance
 import pyarrow as pa
 import pytest
 from providers import DEADLINE, Provider, Reader, in_time, raising, scanning
@@ -12,6 +11,7 @@ from providers import rows as numbered
 
 import headrace
 from headrace import SessionContext
+from support.lance_tables import create_table
 
 ROWS = pa.table({"x": pa.array(range(10), pa.int64()), "s": [f"r{i}" for i in range(10)]})
 
@@ -77,7 +77,7 @@ def test_a_plain_name_means_the_same_in_any_case(ctx, name):
 def test_any_other_name_is_taken_to_the_letter_and_quoted_in_sql(ctx, name, tmp_path):
     """T12: spaces, dots, quotes, keywords, for every kind of table."""
     uri = str(tmp_path / "t.lance")
-    lance.write_dataset(ROWS, uri)
+    create_table(uri, ROWS)
 
     def push():
         with ctx.register_streaming_table(name, ROWS.schema) as sink:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 
 import lance
@@ -17,6 +16,7 @@ from headrace.tables.read.offset import Offset
 from headrace.tables.read.scan import FEED_FIELDS, read
 from headrace.tables.read.splits import Split
 from headrace.tables.settings import NO_LIMIT, FeedRules, Limit
+from support.lance_tables import LanceTable
 
 SCHEMA = pa.schema([("id", pa.int64()), ("state", pa.string())])
 
@@ -29,62 +29,52 @@ class Table:
     """A Lance table whose changes are one call each; every call makes the version it returns."""
 
     def __init__(self, folder: Path, *, stable_row_ids: bool = False) -> None:
-        self.uri = str(folder / "table.lance")
-        self.location = Location(self.uri)
+        self._table = LanceTable(folder / "table.lance")
         self._stable_row_ids = stable_row_ids
+        self.uri = self._table.uri
+        self.location = Location(self.uri)
 
     @property
     def dataset(self) -> lance.LanceDataset:
-        return lance.dataset(self.uri)
+        return self._table.open()
 
     def create(self, *ids: int) -> int:
-        return self._write(some(*ids), "create")
+        return self._table.write(some(*ids), "create", enable_stable_row_ids=self._stable_row_ids)
 
     def append(self, *ids: int, files: int = 1) -> int:
-        return self._write(some(*ids), "append", max_rows_per_file=-(-len(ids) // files))
+        return self._table.write(some(*ids), max_rows_per_file=-(-len(ids) // files))
 
     def overwrite(self, *ids: int) -> int:
-        return self._write(some(*ids), "overwrite")
+        return self._table.write(some(*ids), "overwrite", enable_stable_row_ids=self._stable_row_ids)
 
     def delete(self, condition: str) -> int:
-        self.dataset.delete(condition)
-        return self.newest()
+        return self._table.delete(condition)
 
     def update(self, condition: str, state: str) -> int:
-        self.dataset.update({"state": f"'{state}'"}, where=condition)
-        return self.newest()
+        return self._table.update(condition, state=f"'{state}'")
 
     def upsert(self, *ids: int, state: str) -> int:
-        merge = self.dataset.merge_insert("id").when_matched_update_all().when_not_matched_insert_all()
-        merge.execute(some(*ids, state=state))
-        return self.newest()
+        return self._table.upsert(some(*ids, state=state))
 
     def insert(self, *ids: int) -> int:
-        self.dataset.merge_insert("id").when_not_matched_insert_all().execute(some(*ids))
-        return self.newest()
+        return self._table.insert(some(*ids))
 
     def compact(self) -> int:
-        self.dataset.optimize.compact_files()
-        return self.newest()
+        return self._table.compact()
 
     def index(self) -> int:
         self.dataset.create_scalar_index("id", "BTREE", replace=True)
         return self.newest()
 
     def restore(self, version: int) -> int:
-        lance.dataset(self.uri, version=version).restore()
-        return self.newest()
+        return self._table.restore(version)
 
     def clean_up(self, keep: int = 1) -> None:
-        """Removes all versions but the newest few."""
-        self.dataset.cleanup_old_versions(timedelta(0), retain_versions=keep)
+        """Remove all versions but the newest few."""
+        self._table.clean(retain_versions=keep)
 
     def newest(self) -> int:
-        return int(self.dataset.version)
-
-    def _write(self, rows: pa.Table, mode: str, **settings: int) -> int:
-        lance.write_dataset(rows, self.uri, mode=mode, enable_stable_row_ids=self._stable_row_ids, **settings)
-        return self.newest()
+        return self._table.version
 
 
 def ids_in(slices: Iterable[Split], table: Table) -> list[int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import lance
 import pyarrow as pa
 import pytest
 from worlds import LanceWorld, result_of, rows_of
@@ -144,15 +143,12 @@ def test_a_result_may_have_its_own_schema(world: LanceWorld) -> None:
 @pytest.mark.parametrize("version", ["2.0", "2.1"])
 def test_the_tables_file_format_is_kept(tmp_path: Path, version: str) -> None:
     """L9: whatever the settings ask for when rows are appended, and unless they do for a result."""
-    location = Location(str(tmp_path / "table.lance"))
-    lance.write_dataset(pa.table({"id": [0], "note": ["0"]}), location.uri, data_storage_version=version)
-    world = LanceWorld.__new__(LanceWorld)
-    world.location = location
+    world = LanceWorld(str(tmp_path / "table.lance"), data_storage_version=version)
     for epoch, replacing in enumerate((False, True)):
         settings = FileSettings() if replacing else FileSettings(storage_version="2.2")
-        message = write_rows([batch(1)], location, TASK, replacing=replacing, settings=settings)
+        message = write_rows([batch(1)], world.location, TASK, replacing=replacing, settings=settings)
         land(world, epoch, OverwritePayload([message]) if replacing else AppendPayload([message]))
-        assert lance.dataset(location.uri).data_storage_version == version
+        assert world.dataset.data_storage_version == version
     assert world.rows() == [1]
 
 

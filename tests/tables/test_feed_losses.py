@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from pathlib import Path
 
-import lance
 import pytest
 from histories import Reader, Table, ids_in, reading, some
 from lance.fragment import FragmentMetadata
@@ -14,6 +13,7 @@ from headrace import DataLossError, ReadingError
 from headrace.tables.read.changes import live_rows
 from headrace.tables.read.offset import Offset
 from headrace.tables.settings import Limit
+from support.lance_tables import LanceTable
 
 
 @pytest.fixture
@@ -141,7 +141,7 @@ def test_a_recreated_table_is_recognised(table: Table, tmp_path: Path) -> None:
     reader = reading(table)
     reader.step()
     for length in (1, 2, 3, 4):
-        lance.write_dataset(some(10), str(tmp_path / "again.lance"), mode="overwrite" if length > 1 else "create")
+        LanceTable(tmp_path / "again.lance").write(some(10), "overwrite" if length > 1 else "create")
         other = Table(tmp_path / "other" / str(length))
         other.create(10)
         for number in range(1, length):

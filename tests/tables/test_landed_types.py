@@ -20,6 +20,7 @@ from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.settings import Rules
 from headrace.tables.write.data_files import Task, write_rows
+from support.lance_tables import create_table
 
 NOON = dt.datetime(2024, 5, 6, 12, tzinfo=dt.UTC)
 STRUCT = pa.struct([pa.field("a", pa.int64()), pa.field("b", pa.list_(pa.string()))])
@@ -51,7 +52,7 @@ TYPES: list[tuple[str, pa.Array, pa.DataType]] = [
 @pytest.fixture
 def make(tmp_path: Path) -> Callable[..., Location]:
     def make_table(schema: pa.Schema, **arguments: Any) -> Location:
-        lance.write_dataset(schema.empty_table(), tmp_path / "table.lance", **arguments)
+        create_table(tmp_path / "table.lance", schema, **arguments)
         return Location(str(tmp_path / "table.lance"))
 
     return make_table

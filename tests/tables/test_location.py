@@ -16,6 +16,7 @@ from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import EpochSink
 from headrace.tables.store import Append
 from headrace.tables.write.data_files import Task, write_rows
+from support.lance_tables import create_table
 
 CANARY = "canary-7f3a"
 SECRETS = {
@@ -112,11 +113,10 @@ def test_a_namespace_that_cannot_be_used_is_a_setting_to_correct() -> None:
 
 def test_a_table_of_a_directory_namespace_is_landed_in(tmp_path: Path) -> None:
     """L35: the same store serves it."""
-    import lance
 
     from support.memory_world import SCHEMA
 
-    lance.write_dataset(SCHEMA.empty_table(), str(tmp_path / "t.lance"))
+    create_table(tmp_path / "t.lance", SCHEMA)
     store = LanceStore(Location("", {}, "dir", {"root": str(tmp_path)}, ("t",)))
     snapshot = store.open()
     message = write_rows([pa.record_batch({"id": [1], "note": ["x"]})], store.location, Task(0))

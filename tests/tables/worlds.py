@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +17,7 @@ from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
 from headrace.tables.location import Location
 from headrace.tables.store import Entry, Merge, Snapshot, Store
 from headrace.tables.write.data_files import Task, write_rows
+from support.lance_tables import create_table
 from support.memory_world import SCHEMA
 
 QUERY = "orders to lake/é"
@@ -51,14 +51,14 @@ class World(Protocol):
 class LanceWorld:
     """A real Lance table."""
 
-    def __init__(self, uri: str, storage_options: dict[str, str] | None = None) -> None:
+    def __init__(self, uri: str, storage_options: dict[str, str] | None = None, **settings: Any) -> None:
         self.location = Location(uri, storage_options or {})
         self._tags = 0
-        lance.write_dataset(SCHEMA.empty_table(), uri, storage_options=storage_options)
+        self._table = create_table(uri, SCHEMA, storage_options, **settings)
 
     @property
     def dataset(self) -> lance.LanceDataset:
-        return lance.dataset(self.location.uri, storage_options=self.location.options())
+        return self._table.open()
 
     def store(self) -> LanceStore:
         return LanceStore(self.location)
@@ -86,37 +86,31 @@ class LanceWorld:
         return UpsertPayload(len(ids), merge)
 
     def rows(self, version: int | None = None) -> list[int]:
-        dataset = lance.dataset(self.location.uri, version=version, storage_options=self.location.options())
-        return sorted(dataset.to_table(columns=["id"])["id"].to_pylist())
-
-    def _write(self, ids: Iterable[int], mode: Any) -> None:
-        table = pa.Table.from_batches([self._batch(ids)])
-        lance.write_dataset(table, self.location.uri, mode=mode, storage_options=self.location.options())
+        return self._table.values("id", version)
 
     def append(self, ids: Iterable[int]) -> None:
-        self._write(ids, "append")
+        self._table.write(pa.Table.from_batches([self._batch(ids)]))
 
     def overwrite(self, ids: Iterable[int]) -> None:
-        self._write(ids, "overwrite")
+        self._table.write(pa.Table.from_batches([self._batch(ids)]), "overwrite")
 
     def restore(self, version: int) -> None:
-        lance.dataset(self.location.uri, version=version, storage_options=self.location.options()).restore()
+        self._table.restore(version)
 
     def drop(self) -> None:
-        shutil.rmtree(self.location.uri)
+        self._table.drop()
 
     def recreate(self) -> None:
-        self.drop()
-        lance.write_dataset(SCHEMA.empty_table(), self.location.uri)
+        self._table.recreate(SCHEMA)
 
     def delete(self, id: int) -> None:
-        self.dataset.delete(f"id = {id}")
+        self._table.delete(f"id = {id}")
 
     def update(self, id: int) -> None:
-        self.dataset.update({"note": "'updated'"}, where=f"id = {id}")
+        self._table.update(f"id = {id}", note="'updated'")
 
     def compact(self) -> None:
-        self.dataset.optimize.compact_files(num_threads=1)
+        self._table.compact(num_threads=1)
 
     def configure(self) -> None:
         self.dataset.update_config({"some": "setting"})
@@ -138,9 +132,7 @@ class LanceWorld:
         self.dataset.tags.create(f"tag-{self._tags}", version)
 
     def clean(self, retain: int = 1, *, unverified: bool = False) -> None:
-        self.dataset.cleanup_old_versions(
-            retain_versions=retain, delete_unverified=unverified, error_if_tagged_old_versions=False
-        )
+        self._table.clean(retain_versions=retain, delete_unverified=unverified, error_if_tagged_old_versions=False)
 
     def lose_file(self, name: str) -> None:
         (Path(self.location.uri) / "data" / name).unlink()

@@ -18,6 +18,7 @@ from headrace.cli.status_page import Counter, with_status_page
 from headrace.pipeline import Pipeline, load
 from headrace.pipeline.progress import Totals
 from support.command import headrace
+from support.lance_tables import LanceTable
 from support.statuses import Clock, progress
 
 FILE = """
@@ -43,7 +44,7 @@ def plan(file: Path) -> Pipeline:
 
 
 def append(plan: Pipeline) -> None:
-    lance.write_dataset(pa.table({"n": [1, 2, 3]}), plan.table.uri, mode="append")
+    LanceTable(plan.table.uri).write(pa.table({"n": [1, 2, 3]}))
 
 
 def status(url: str) -> dict[str, object]:

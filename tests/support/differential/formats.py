@@ -13,6 +13,7 @@ import pyarrow.parquet
 
 from support.differential.plain import copied
 from support.differential.tables import Table
+from support.lance_tables import create_table
 
 
 class UnfitError(Exception):
@@ -61,4 +62,4 @@ def _write_parquet(table: Table, folder: Path) -> None:
 
 def _write_lance(table: Table, folder: Path) -> None:
     rows = pa.RecordBatchReader.from_batches(table.schema, [copied(batch) for batch in table.batches])
-    lance.write_dataset(rows, str(folder / f"{table.name}.lance"))
+    create_table(folder / f"{table.name}.lance", rows)
