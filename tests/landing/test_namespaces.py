@@ -12,7 +12,6 @@ import pytest
 
 from headrace import ConfigurationError, TableNotFoundError
 from headrace.spark import LanceSink
-from support.lance_tables import create_table
 from support.s3_server import S3Server
 from support.streams import ARROW_SCHEMA, StreamInput, drain
 
@@ -33,7 +32,7 @@ def make(options: dict[str, str], *table_id: str) -> Any:
     namespace = lance_namespace.connect("dir", options)
     for depth in range(1, len(table_id)):
         namespace.create_namespace(lance_namespace.CreateNamespaceRequest(id=list(table_id[:depth])))
-    create_table(None, ARROW_SCHEMA, namespace_client=namespace, table_id=list(table_id))
+    lance.write_dataset(ARROW_SCHEMA.empty_table(), namespace_client=namespace, table_id=list(table_id), mode="create")
     return namespace
 
 
