@@ -22,6 +22,7 @@ NAMES = [
     "HeadraceError",
     "HistoryGapError",
     "InvalidArgumentError",
+    "Landed",
     "LandingError",
     "MissingExtraError",
     "PlanError",

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from headrace.session.provider import SimpleTableProvider, TableProvider
     from headrace.session.reader import RecordBatchReader
     from headrace.session.sink import TableSink
+    from headrace.tables.commit.landed import Landed
 
 __all__ = [
     "CancelledError",
@@ -65,6 +66,7 @@ __all__ = [
     "HeadraceError",
     "HistoryGapError",
     "InvalidArgumentError",
+    "Landed",
     "LandingError",
     "MissingExtraError",
     "PlanError",
@@ -91,6 +93,7 @@ __all__ = [
 # These modules import pyarrow, which is too slow for `headrace --help`: __getattr__ imports them on first use.
 _HOMES = {
     "DataFrame": "session.dataframe",
+    "Landed": "tables.commit.landed",
     "RecordBatchReader": "session.reader",
     "ScanRequest": "engine.tables",
     "SessionContext": "session.context",

@@ -144,6 +144,16 @@ def test_the_interpreter_exits_cleanly_and_soon_with(left_open: str, seconds: fl
     assert outcome.exit_seconds < seconds
 
 
+CANCELLED = """
+session = headrace.SessionContext(target_partitions=4)
+million = "generate_series(1, 1000000)"
+pairs = f"{million} a(x) JOIN {million} b(y) ON (x * y) % 1000003 = 7"
+reader = session.sql(f"SELECT count(*) FROM {pairs}").execute_stream()
+reading = Background(reader.read_all)
+assert becomes_true(waiting_readers)
+reader.cancel()
+"""
+
 # Those that cannot be woken, and are waited for, have their own time.
 WAITED_FOR = ("a provider asleep", "a query that computes, parked", "a query that computes, being read")
 
@@ -168,6 +178,12 @@ def test_all_of_it_at_once_exits_cleanly_again_and_again(times: int, seconds: fl
     for outcome in outcomes:
         outcome.require_clean()
     assert max(outcome.exit_seconds for outcome in outcomes) < seconds
+
+
+def test_an_abort_that_is_due_at_exit_prints_nothing() -> None:
+    """F19: a query that was cancelled while it computes, in a step that the engine does not interrupt."""
+    outcome = run_script(CANCELLED).require_clean()
+    assert not outcome.stderr
 
 
 @pytest.mark.parametrize(("ending", "code"), [("sys.exit(3)", 3), ("raise ValueError('the end')", 1)])

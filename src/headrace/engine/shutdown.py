@@ -10,7 +10,7 @@ from typing import Protocol
 
 from headrace.engine.gone import stop_calling
 from headrace.engine.runtime import worker_threads, workers
-from headrace.engine.threads import join_threads, living_threads, raise_in_thread
+from headrace.engine.threads import ExitingError, join_threads, living_threads, raise_in_thread
 
 _EXIT_SECONDS = 1.7
 _PARKED_SECONDS = 0.02
@@ -41,10 +41,6 @@ def register_exit_hook() -> None:
 def close_at_exit(closable: Closable) -> None:
     """Close ``closable`` when the interpreter exits, if it still exists."""
     _open.add(closable)
-
-
-class ExitingError(BaseException):
-    """Raised in headrace's threads that still run when the interpreter exits."""
 
 
 def _at_exit() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import threading
 import time
@@ -12,12 +13,18 @@ _own = threading.local()
 _threads: weakref.WeakSet[threading.Thread] = weakref.WeakSet()
 
 
+class ExitingError(BaseException):
+    """Raised in headrace's threads that still run when the interpreter exits."""
+
+
 def start_thread(target: Callable[[], None], name: str) -> threading.Thread:
     """Start a daemon thread that the exit hook joins."""
 
     def run() -> None:
         _own.is_own = True
-        target()
+        # The exit hook raises it to end the thread.
+        with contextlib.suppress(ExitingError):
+            target()
 
     thread = threading.Thread(target=run, name=name, daemon=True)
     _threads.add(thread)

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
@@ -62,7 +62,7 @@ class SessionContext:
         memory_limit: int | str | None = None,
         spill: bool | str | Path = True,
         low_latency: bool = False,
-        config: Mapping[str, Any] | None = None,
+        config: Mapping[str, object] | None = None,
     ) -> None:
         workers.require_same_process()
         settings = parse_settings(
@@ -403,7 +403,7 @@ class SessionContext:
     # -- queries ------------------------------------------------------------------------------------
 
     def sql(
-        self, query: str, parameters: Mapping[str, Any] | Sequence[Any] | None = None, *, read_only: bool = False
+        self, query: str, parameters: Mapping[str, object] | Sequence[object] | None = None, *, read_only: bool = False
     ) -> DataFrame:
         """Plan a query; the returned frame executes it.
 
@@ -496,7 +496,7 @@ class SessionContext:
         for table in tables:
             table.fail(reason)
 
-    def _register_file(self, name: str, path: str | Path, method: str, options: Mapping[str, Any]) -> None:
+    def _register_file(self, name: str, path: str | Path, method: str, options: Mapping[str, object]) -> None:
         from headrace.session.sources import file_table, require_location
 
         table = self._require_name(name)
@@ -526,7 +526,7 @@ class SessionContext:
             )
 
 
-def _bind(parameters: Mapping[str, Any] | Sequence[Any] | None) -> dict[str, Any]:
+def _bind(parameters: Mapping[str, object] | Sequence[object] | None) -> dict[str, object]:
     if parameters is None:
         return {}
     if isinstance(parameters, Mapping):

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -30,6 +30,8 @@ from headrace.tables.settings import SinkSettings
 from headrace.tables.sink_settings import PythonSpelling, stream_settings
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from headrace.tables.lance_store import LanceSnapshot
     from headrace.tables.sink import EpochSink
 
@@ -70,6 +72,15 @@ class LanceSink:
     Raises:
         ConfigurationError: An argument is missing or wrong; the message names it and what is allowed.
         InvalidArgumentError: The mode is unknown, or it and the keys do not go together.
+
+    Example:
+        >>> import headrace.spark
+        >>> orders = spark.readStream.schema("id long, total double").json(str(folder))
+        >>> sink = headrace.spark.LanceSink(
+        ...     folder / "orders.lance", query_id="orders-v1", mode="upsert", keys="id", create_table=True
+        ... )
+        >>> writer = orders.writeStream.foreachBatch(sink).option("checkpointLocation", str(folder / "checkpoint"))
+        >>> writer.trigger(availableNow=True).start().awaitTermination()
     """
 
     def __init__(
@@ -131,7 +142,7 @@ class LanceSink:
         table, query_id = str(self._settings.location), self._settings.rules.query_id
         return f"LanceSink({table!r}, query_id={query_id!r}, mode={self._mode!r})"
 
-    def __call__(self, df: Any, epoch_id: int) -> None:
+    def __call__(self, df: DataFrame, epoch_id: int) -> None:
         """Land one epoch.
 
         Runs on: the driver. Called: by Spark for each epoch, and again after a restart if Spark had not noted that
@@ -147,7 +158,7 @@ class LanceSink:
         """
         self.land(df, epoch_id)
 
-    def land(self, df: Any, epoch_id: int) -> Landed:
+    def land(self, df: DataFrame, epoch_id: int) -> Landed:
         """Land one epoch, as a call does, and return the result.
 
         Args:
@@ -160,11 +171,19 @@ class LanceSink:
         Raises:
             SchemaMismatchError, LandingError: It was not landed, and why.
             StorageError: The table cannot be read or written.
+
+        Example:
+            >>> import headrace.spark
+            >>> sink = headrace.spark.LanceSink(folder / "numbers.lance", query_id="numbers", create_table=True)
+            >>> sink.land(spark.range(3), 0).rows
+            3
+            >>> sink.land(spark.range(3), 0).was_skipped
+            True
         """
         require_pyspark((3, 5))
         return _Epoch(self._settings, self._mode, self._keys, self._run(df), epoch_id).land(df)
 
-    def _run(self, df: Any) -> QueryRun:
+    def _run(self, df: DataFrame) -> QueryRun:
         """Return Spark's run; where it is not known (a direct call, Spark Connect), this object is the run."""
         try:
             found = run_of(df.sparkSession.sparkContext)
@@ -191,7 +210,7 @@ class _Epoch:
     run: QueryRun
     number: int
 
-    def land(self, df: Any) -> Landed:
+    def land(self, df: DataFrame) -> Landed:
         """Land the epoch's rows, unless they have landed before."""
         from headrace.tables.sink import EpochSink
         from headrace.tables.write import create
@@ -217,7 +236,7 @@ class _Epoch:
             return self._upsert(sink, snapshot, df, started)
         return self._write(sink, df, started, replaces=self.mode == "complete")
 
-    def _write(self, sink: EpochSink, df: Any, started: float, *, replaces: bool) -> Landed:
+    def _write(self, sink: EpochSink, df: DataFrame, started: float, *, replaces: bool) -> Landed:
         messages = _run_tasks(df, _write(self.settings, replaces))
         try:
             return self._commit(sink, OverwritePayload(messages) if replaces else AppendPayload(messages), started)
@@ -225,7 +244,7 @@ class _Epoch:
             sink.discard(messages, self.number)
             raise
 
-    def _upsert(self, sink: EpochSink, snapshot: LanceSnapshot, df: Any, started: float) -> Landed:
+    def _upsert(self, sink: EpochSink, snapshot: LanceSnapshot, df: DataFrame, started: float) -> Landed:
         from headrace.tables.write import upsert
 
         location = self.settings.location
@@ -245,7 +264,7 @@ class _Epoch:
         return replace(landed, seconds_writing=written - started, seconds_committing=time.monotonic() - written)
 
 
-def _run_tasks(df: Any, tasks: Tasks) -> list[TaskMessage]:
+def _run_tasks(df: DataFrame, tasks: Tasks) -> list[TaskMessage]:
     """Let executors write the rows, and collect their reports; no row is sent to the driver."""
     with warnings.catch_warnings():
         # mapInArrow imports pandas without using it, and warns about its version.

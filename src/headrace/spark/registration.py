@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from headrace.errors import InvalidArgumentError, MissingExtraError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _OLDEST = (4, 1)
 
@@ -13,7 +16,7 @@ _HIDDEN = "spark.sql.redaction.options.regex"
 _OURS = "^storage[.]|^namespace[.]"
 
 
-def register(spark: Any) -> None:
+def register(spark: SparkSession) -> None:
     """Register ``format("lance")``, and ``format("headrace")`` as its second name, with a Spark session.
 
     If headrace is installed next to pyspark, Spark finds both without this call. Call it for remote sessions, and for
@@ -26,6 +29,13 @@ def register(spark: Any) -> None:
     Raises:
         MissingExtraError: pyspark is not installed, or too old for data sources that write Arrow streams.
         InvalidArgumentError: ``spark`` is not a Spark session.
+
+    Example:
+        >>> import headrace.spark
+        >>> headrace.spark.register(spark)
+        >>> spark.range(3).write.format("lance").mode("append").save(str(folder / "numbers.lance"))
+        >>> spark.read.format("lance").load(str(folder / "numbers.lance")).count()
+        3
     """
     require_pyspark()
     from headrace.spark.datasource import HeadraceDataSource, LanceDataSource
@@ -38,12 +48,12 @@ def register(spark: Any) -> None:
     for source in (LanceDataSource, HeadraceDataSource):
         if not _is_known(spark, source.name()):
             registry.register(source)
-    hidden = spark.conf.get(_HIDDEN)
+    hidden = spark.conf.get(_HIDDEN) or ""
     if _OURS not in hidden:
         spark.conf.set(_HIDDEN, f"{hidden}|{_OURS}" if hidden else _OURS)
 
 
-def _is_known(spark: Any, name: str) -> bool:
+def _is_known(spark: SparkSession, name: str) -> bool:
     """Whether Spark has found the format already; registering it again would log a warning."""
     try:
         return bool(spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name))

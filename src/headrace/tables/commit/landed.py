@@ -17,6 +17,11 @@ class Landed:
         files: The number of data files; None for ``upsert``, where Lance writes them.
         seconds_writing: Seconds that the tasks took; 0 if not measured.
         seconds_committing: Seconds that the commit took; 0 if not measured.
+
+    Example:
+        >>> landed = headrace.Landed(epoch=3, version=7, rows=100, files=2)
+        >>> f"epoch {landed.epoch} is in version {landed.version}"
+        'epoch 3 is in version 7'
     """
 
     epoch: int
