@@ -9,6 +9,7 @@ import pytest
 
 from headrace import ConfigurationError, StorageError
 from headrace.pipeline import Pipeline, load
+from headrace.pipeline.durations import seconds_of
 from headrace.pipeline.toml_lines import line_of
 
 WHOLE = """\
@@ -53,6 +54,11 @@ master = "local[2]"
 
 [spark.conf]
 "spark.sql.shuffle.partitions" = 4
+
+[run]
+restart = "never"
+max_restarts = 3
+max_pause = "30 seconds"
 """
 
 
@@ -79,7 +85,23 @@ def test_all_of_it_is_read(file: Path) -> None:
     assert (found.table.uri, found.table.mode, found.table.keys) == (str(here / "out/orders.lance"), "upsert", ("id",))
     assert found.table.storage == {"region": "somewhere", "secret": "hidden"}
     assert (found.spark.master, found.spark.conf) == ("local[2]", {"spark.sql.shuffle.partitions": 4})
+    assert (found.run.restart, found.run.max_restarts, found.run.max_pause) == ("never", 3, "30 seconds")
     assert "hidden" not in f"{found} {found.table!r}"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [("1 second", 1), ("90 seconds", 90), ("1.5 minutes", 90), ("2 hours", 7200), ("1 Day", 86400), ("3minutes", 180)],
+)
+def test_durations_are_a_number_and_a_unit(text: str, seconds: float) -> None:
+    """C10"""
+    assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "10", "soon", "-1 second", "0 seconds", "1 fortnight", "1 minute 2 seconds"])
+def test_anything_else_is_no_duration(text: str) -> None:
+    """C10"""
+    assert seconds_of(text) is None
 
 
 def test_little_is_needed(tmp_path: Path) -> None:
@@ -120,6 +142,19 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ('keys = ["id"]', "", 27, "table.mode is upsert, which needs keys."),
         ("create = true", 'create = "yes"', 29, "table.create must be true or false, not text."),
         ("retain_versions = 100", "retain_versions = 0", 31, "table.retain_versions is 0; it must be at least 1."),
+        (
+            'restart = "never"',
+            'restart = "always"',
+            44,
+            "run.restart is 'always'; it must be one of on-failure, never.",
+        ),
+        ("max_restarts = 3", "max_restarts = -1", 45, "run.max_restarts is -1; it must be at least 0."),
+        (
+            '"30 seconds"',
+            '"soon"',
+            46,
+            "run.max_pause is 'soon', which is no duration. Hint: write it as \"30 seconds\".",
+        ),
         ("${SOME_SECRET}", "${NOBODY_SET_IT}", 35, "table.storage.secret needs the environment variable NOBODY_SET_IT"),
         ('name = " orders-v1 "', "", None, "name is missing."),
         ('name = " orders-v1 "', 'name = " "', 1, "name must not be empty."),

@@ -13,6 +13,7 @@ from typing import Any, Literal, NoReturn
 import msgspec
 
 from headrace.errors import ConfigurationError, StorageError
+from headrace.pipeline.durations import seconds_of
 from headrace.pipeline.toml_lines import line_of
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -23,7 +24,11 @@ _ENUM = re.compile(r"Invalid enum value ('.*')")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
 _KINDS = {"str": "text", "int": "a whole number", "bool": "true or false", "array": "a list", "object": "a table"}
 
-_CHOICES = {"table.mode": ("append", "complete", "update", "upsert"), "table.on_table_replaced": ("fail", "accept")}
+_CHOICES = {
+    "table.mode": ("append", "complete", "update", "upsert"),
+    "table.on_table_replaced": ("fail", "accept"),
+    "run.restart": ("on-failure", "never"),
+}
 
 
 class _Redacted:
@@ -107,6 +112,24 @@ class Spark(_Redacted, msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     conf: dict[str, Any] = {}
 
 
+class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What `headrace run` does when the query fails.
+
+    Attributes:
+        restart: Whether to restart the query after an error that may pass, such as an outage of the store; None
+            restarts it with ``--follow`` only. Other errors end the run.
+        max_restarts: How many restarts in a row may fail before the run does; None for no limit. An epoch that lands
+            starts the count again.
+        max_pause: The longest pause before a restart. The first is one second, and each further one twice as long.
+        stuck_after: How long an epoch may do nothing before ``/healthz`` reports the query as stuck.
+    """
+
+    restart: Literal["on-failure", "never"] | None = None
+    max_restarts: int | None = None
+    max_pause: str = "1 minute"
+    stuck_after: str = "10 minutes"
+
+
 class Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A pipeline file.
 
@@ -119,6 +142,7 @@ class Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         trigger: With ``--follow``, the trigger interval, such as ``10 seconds``; None starts each epoch as soon as
             the one before is done.
         spark: The Spark session.
+        run: What happens when the query fails.
     """
 
     name: str
@@ -128,6 +152,7 @@ class Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     checkpoint: str = ""
     trigger: str | None = None
     spark: Spark = Spark()
+    run: Run = Run()
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
@@ -210,6 +235,13 @@ class _Checker:
             if value is not None and value < 1:
                 self.refuse(f"table.{name}", f"is {value}; it must be at least 1.")
 
+        if found.run.max_restarts is not None and found.run.max_restarts < 0:
+            self.refuse("run.max_restarts", f"is {found.run.max_restarts}; it must be at least 0.")
+        for name in ("max_pause", "stuck_after"):
+            text = getattr(found.run, name)
+            if seconds_of(text) is None:
+                self.refuse(f"run.{name}", f"is {text!r}, which is no duration.", hint='write it as "30 seconds".')
+
     def refuse(self, key: str, what: str, hint: str | None = None) -> NoReturn:
         line = line_of(self._text, key)
         place = f"{self._path}:{line}" if line else f"{self._path}"
@@ -255,7 +287,13 @@ class _Checker:
 
 
 def _fields_at(place: str) -> list[str]:
-    kinds: dict[str, type[msgspec.Struct]] = {"": Pipeline, "source": Source, "table": TableConfig, "spark": Spark}
+    kinds: dict[str, type[msgspec.Struct]] = {
+        "": Pipeline,
+        "source": Source,
+        "table": TableConfig,
+        "spark": Spark,
+        "run": Run,
+    }
     return list(kinds.get(place, Step).__struct_fields__)
 
 
