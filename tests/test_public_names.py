@@ -4,6 +4,7 @@ import headrace
 from headrace import errors
 
 NAMES = [
+    "AccessDeniedError",
     "CancelledError",
     "ChangeCommitError",
     "CheckpointResetError",
@@ -36,6 +37,7 @@ NAMES = [
     "SinkStatistics",
     "StateError",
     "StorageError",
+    "StorageFullError",
     "TableError",
     "TableExistsError",
     "TableNotFoundError",

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace._version import __version__
 from headrace.errors import (
+    AccessDeniedError,
     CancelledError,
     ChangeCommitError,
     CheckpointResetError,
@@ -30,6 +31,7 @@ from headrace.errors import (
     SchemaMismatchError,
     StateError,
     StorageError,
+    StorageFullError,
     TableError,
     TableExistsError,
     TableNotFoundError,
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from headrace.tables.commit.landed import Landed
 
 __all__ = [
+    "AccessDeniedError",
     "CancelledError",
     "ChangeCommitError",
     "CheckpointResetError",
@@ -80,6 +83,7 @@ __all__ = [
     "SinkStatistics",
     "StateError",
     "StorageError",
+    "StorageFullError",
     "TableError",
     "TableExistsError",
     "TableNotFoundError",

@@ -9,6 +9,8 @@ HeadraceError
 ├── ExecutionError                           the query failed during execution
 │   ├── TableError                           ... in a provider or producer: see __cause__
 │   ├── StorageError                         ... in reading or writing a file or object: check it, then retry
+│   │   ├── AccessDeniedError                ... the store refuses the credentials: renew or extend them
+│   │   └── StorageFullError                 ... no space is left: free some
 │   ├── ResourcesExhaustedError              ... out of memory or worker threads: raise the limit named in it
 │   └── EngineError                          ... in the engine: report it
 ├── LandingError                             rows were not committed; the table is unchanged
@@ -38,6 +40,7 @@ import pickle
 from typing import Any
 
 __all__ = [
+    "AccessDeniedError",
     "CancelledError",
     "ChangeCommitError",
     "CheckpointResetError",
@@ -63,6 +66,7 @@ __all__ = [
     "SchemaMismatchError",
     "StateError",
     "StorageError",
+    "StorageFullError",
     "TableError",
     "TableExistsError",
     "TableNotFoundError",
@@ -142,6 +146,14 @@ class TableError(ExecutionError):
 
 class StorageError(ExecutionError):
     """A file or an object in an object store could not be read or written."""
+
+
+class AccessDeniedError(StorageError):
+    """The store refused access: the credentials are wrong, have expired, or lack a right."""
+
+
+class StorageFullError(StorageError):
+    """There is no space left on a disk, or a quota is used up."""
 
 
 class ResourcesExhaustedError(ExecutionError):

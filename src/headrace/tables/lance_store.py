@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
-import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,9 +25,9 @@ from headrace.errors import (
     CommitUnknownError,
     HeadraceError,
     LandingError,
-    StorageError,
     TableNotFoundError,
 )
+from headrace.tables.lance_errors import answer_of, lance_errors, storage_error, translated
 from headrace.tables.location import Location
 from headrace.tables.store import Append, Column, Entry, Fence, Kind, Merge, Operation, Published, Replace
 
@@ -197,7 +196,7 @@ class LanceStore:
             )
         except LanceConflict as error:
             raise CommitConflictError(
-                f"The commit to {self.location} conflicts with a concurrent one: {self._message(error)}",
+                f"The commit to {self.location} conflicts with a concurrent one: {answer_of(self.location, error)}",
                 retryable=bool(error.retryable) or isinstance(operation, Replace),
                 hint="the epoch has not landed; restart the query to run it again.",
             ) from self.location.cause(error)
@@ -243,16 +242,15 @@ class LanceStore:
                     return Published(version, uuid)
         except HeadraceError as second:
             raise CommitUnknownError(
-                f"A commit to {self.location} failed, and it is not known whether it landed: {self._message(error)}; "
+                f"A commit to {self.location} failed, and it is not known whether it landed: "
+                f"{answer_of(self.location, error)}; "
                 f"reading the table to find out failed too: {second}",
                 hint="restart the query; it finds out before it commits again.",
             ) from self.location.cause(error)
         if _is_missing(error) and snapshot.version > read_version:
             raise self._cleaned(read_version) from None
-        raise StorageError(
-            f"A commit to {self.location} failed and did not land: {self._message(error)}",
-            hint="fix the cause and restart the query, which runs the epoch again.",
-        ) from self.location.cause(error)
+        failed = f"A commit to {self.location} failed and did not land"
+        raise storage_error(failed, self.location, error) from self.location.cause(error)
 
     def missing_files(self, files: Sequence[str]) -> list[str]:
         """Return the data files among ``files`` that do not exist."""
@@ -317,18 +315,6 @@ class LanceStore:
     def _files(self) -> LanceFileSession:
         return LanceFileSession(self._uri, **self._arguments())
 
-    def _message(self, error: BaseException) -> str:
-        return _without_source_lines(self.location.redact(str(error)))
-
-
-def lance_errors() -> tuple[type[Exception], ...]:
-    """Return the classes that Lance raises for problems with a table, its files or its namespace.
-
-    Evaluated only when something was raised: `lance_namespace` takes a second to import, and most tables do not use it.
-    """
-    namespaces = sys.modules.get("lance_namespace.errors")
-    return (OSError, ValueError, RuntimeError, *([namespaces.LanceNamespaceError] if namespaces else []))
-
 
 def _is_no_table(error: Exception) -> bool:
     if isinstance(error, ValueError):
@@ -375,28 +361,3 @@ def _version_of(name: str) -> int:
 def _is_missing(error: BaseException) -> bool:
     text = str(error)
     return "was not found" in text or "Not found" in text
-
-
-def _without_source_lines(text: str) -> str:
-    """Remove the locations in Lance's Rust source from its message."""
-    return ", ".join(part for part in text.split(", ") if ".rs:" not in part)
-
-
-@contextlib.contextmanager
-def translated(location: Location, doing: str) -> Iterator[None]:
-    """Raise what Lance raises in the block as StorageError.
-
-    Args:
-        location: The table; its secrets are removed from the message.
-        doing: What the block does, as a gerund phrase for the message.
-
-    Raises:
-        StorageError: Lance failed.
-    """
-    try:
-        yield
-    except HeadraceError:
-        raise
-    except lance_errors() as error:
-        message = _without_source_lines(location.redact(str(error)))
-        raise StorageError(f"{doing[:1].upper()}{doing[1:]} of {location} failed: {message}") from location.cause(error)

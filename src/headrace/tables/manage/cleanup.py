@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from headrace.errors import ConfigurationError
-from headrace.tables.lance_store import LanceStore, translated
+from headrace.tables.lance_errors import translated
+from headrace.tables.lance_store import LanceStore
 from headrace.tables.manage import queries
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import lance
 
 from headrace.errors import HeadraceError
-from headrace.tables.lance_store import LanceStore, translated
+from headrace.tables.lance_errors import translated
+from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.settings import CompactionRules
 

@@ -11,7 +11,8 @@ import pyarrow as pa
 from headrace.tables.commit.ledger import QueryRun, Task
 from headrace.tables.commit.payload import AppendPayload
 from headrace.tables.commit.protocol import EpochCommitter
-from headrace.tables.lance_store import LanceStore, translated
+from headrace.tables.lance_errors import translated
+from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.settings import Rules
 from headrace.tables.write import create

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from headrace.arrow.align import Alignment
 from headrace.arrow.convert import is_blob
 from headrace.errors import ConfigurationError, DataLossError, SchemaMismatchError, TableNotFoundError
-from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
+from headrace.tables.lance_errors import translated
+from headrace.tables.lance_store import LanceSnapshot, LanceStore
 from headrace.tables.location import Location
 from headrace.tables.read.changes import files_of, fragments_of, is_untouched, live_rows, size_of
 from headrace.tables.read.splits import Split

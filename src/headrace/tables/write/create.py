@@ -12,7 +12,8 @@ from lance.dataset import LanceDataset, LanceOperation
 
 from headrace.arrow.align import Alignment
 from headrace.errors import SchemaMismatchError, StorageError, TableNotFoundError
-from headrace.tables.lance_store import LanceSnapshot, LanceStore, translated
+from headrace.tables.lance_errors import translated
+from headrace.tables.lance_store import LanceSnapshot, LanceStore
 from headrace.tables.location import Location
 from headrace.tables.settings import FileSettings
 

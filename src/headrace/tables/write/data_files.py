@@ -13,10 +13,11 @@ from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
 from headrace.arrow.align import Alignment
-from headrace.errors import SchemaMismatchError, StorageError
+from headrace.errors import SchemaMismatchError
 from headrace.tables.commit.ledger import Task
 from headrace.tables.commit.message import TaskMessage
-from headrace.tables.lance_store import LanceStore, columns_of, lance_errors
+from headrace.tables.lance_errors import lance_errors, storage_error
+from headrace.tables.lance_store import LanceStore, columns_of
 from headrace.tables.location import Location
 from headrace.tables.settings import FileSettings
 
@@ -110,9 +111,7 @@ class _Rows:
         except lance_errors() as error:
             if self._failure is not None:
                 raise self._failure from None
-            raise StorageError(
-                f"Writing data files of {location} failed: {location.redact(str(error))}"
-            ) from location.cause(error)
+            raise storage_error(f"Writing data files of {location} failed", location, error) from location.cause(error)
 
     def _aligned(self) -> Iterator[pa.RecordBatch]:
         try:

@@ -16,7 +16,8 @@ from lance.fragment import FragmentMetadata
 
 from headrace.tables.commit.message import TaskMessage, one_per_partition
 from headrace.tables.commit.payload import UpsertPayload
-from headrace.tables.lance_store import LanceSnapshot, lance_errors, translated
+from headrace.tables.lance_errors import lance_errors, translated
+from headrace.tables.lance_store import LanceSnapshot
 from headrace.tables.location import Location
 from headrace.tables.store import Merge, Snapshot
 
