@@ -29,6 +29,7 @@ from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.manage import checkpoint as checkpoints
 from headrace.tables.manage.verify import verify
+from support.hearing import Hearing
 from support.lance_tables import LanceTable
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def test_rows_go_through_the_steps_into_the_table(job: Callable[..., Job], folde
         "[[step]]\nsql = \"SELECT id, upper(kind) AS kind FROM first WHERE kind <> 'b'\"\n"
     )
     told: list[tuple[Progress, Totals]] = []
-    totals = job(steps).run(lambda progress, so_far: told.append((progress, so_far)))
+    totals = job(steps).run(Hearing(lambda progress, so_far: told.append((progress, so_far))))
     assert [row["id"] for row in rows(folder)] == [0, 0, 20, 40, 50, 60]
     assert {row["kind"] for row in rows(folder)} == {"A", "C"}
     assert [progress.epoch for progress, _ in told] == [0, 1, 2, 3]
@@ -128,7 +129,7 @@ def test_a_lance_source_tells_how_far_behind_the_pipeline_is(job: Callable[..., 
         LanceTable(folder / "from.lance").write(pa.table({"id": [number]}), "append" if number else "create")
     source = '{ format = "lance", path = "from.lance", options = { startingVersion = 1, maxFilesPerTrigger = 1 } }'
     told: list[Progress] = []
-    job(source=source).run(lambda progress, _: told.append(progress))
+    job(source=source).run(Hearing(lambda progress, _: told.append(progress)))
     assert [progress.lag for progress in told] == [(2, "versions"), (1, "versions"), (0, "versions")]
     assert [row["id"] for row in rows(folder)] == [0, 1, 2]
 
@@ -142,7 +143,7 @@ def test_an_epoch_without_rows_and_one_that_had_landed_are_reported(job: Callabl
     (notes / "3").unlink()
     (notes / ".3.crc").unlink()
     told: list[Progress] = []
-    totals = job(step).run(lambda progress, _: told.append(progress))
+    totals = job(step).run(Hearing(lambda progress, _: told.append(progress)))
     assert [(progress.epoch, progress.was_skipped, progress.version) for progress in told] == [(3, True, None)]
     assert [(progress.rows_in, progress.rows_landed) for progress in told] == [(2, 0)]
     assert (totals.epochs, totals.skipped) == (0, 1)
@@ -171,7 +172,7 @@ def test_every_mode_does_what_it_says(
 ) -> None:
     """C15, L9, L11."""
     told: list[Progress] = []
-    job(step, table).run(lambda progress, _: told.append(progress))
+    job(step, table).run(Hearing(lambda progress, _: told.append(progress)))
     assert sorted((row["id"], row["kind"]) for row in rows(folder)) == expected
     assert [progress.rows_in for progress in told] == [2, 2, 2, 2]
     require_exact(folder)
@@ -180,7 +181,7 @@ def test_every_mode_does_what_it_says(
 def test_a_job_that_is_asked_to_stop_ends_with_its_epoch(job: Callable[..., Job], folder: Path) -> None:
     """C16: what has begun lands, nothing more begins, and the next run continues from there."""
     stop = Stop()
-    totals = job(stop=stop).run(lambda *_: stop.ask() if not stop.is_asked else None)
+    totals = job(stop=stop).run(Hearing(lambda *_: stop.ask() if not stop.is_asked else None))
     assert 1 <= totals.epochs < len(FILES)
     assert len(rows(folder)) == totals.rows
     job().run()
@@ -201,7 +202,7 @@ def test_a_job_that_follows_runs_until_it_is_asked_to_stop(job: Callable[..., Jo
         if progress.epoch == 4:
             stop.ask()
 
-    job(stop=stop, follow=True).run(hear)
+    job(stop=stop, follow=True).run(Hearing(hear))
     assert heard == [0, 1, 2, 3, 4]
     assert 99 in [row["id"] for row in rows(folder)]
 
@@ -227,7 +228,7 @@ def test_an_epoch_after_an_idle_period_has_its_own_figures(
     before = spark.conf.get(name)
     spark.conf.set(name, "100")
     try:
-        job(stop=stop, follow=True, trigger="100 milliseconds").run(hear)
+        job(stop=stop, follow=True, trigger="100 milliseconds").run(Hearing(hear))
     finally:
         spark.conf.set(name, before)
     assert [progress.rows_in for progress in told] == [2, 2, 2, 2, 10]
@@ -272,6 +273,6 @@ def test_what_fails_on_the_way_is_the_error_it_was(job: Callable[..., Job], fold
     (folder / "in" / "more.json").write_text(json.dumps({"id": 7, "kind": "x"}))
     with pytest.raises(SchemaMismatchError, match="new_column"):
         job('[[step]]\nsql = "SELECT id, kind, 1 AS new_column FROM source"\n').run()
-    with pytest.raises(ExecutionError, match=r"The query failed: .*"):
+    with pytest.raises(ExecutionError, match=r"The query failed: .*no such luck"):
         job("[[step]]\nsql = \"SELECT id, raise_error('no such luck') AS kind FROM source\"\n").run()
     assert len(rows(folder)) == 8

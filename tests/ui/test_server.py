@@ -24,7 +24,7 @@ from headrace import ConfigurationError, MissingExtraError
 from headrace.pipeline.progress import Totals
 from headrace.ui import Page, RunStatus, serve
 from support.deadlines import PROGRAM_SECONDS
-from support.statuses import busy_board, progress, tell
+from support.statuses import Clock, busy_board, progress, tell
 
 STATIC = Path(headrace.ui.__file__).parent / "static"
 
@@ -47,9 +47,12 @@ def get(page: Page, path: str = "/", *, host: str | None = None, method: str = "
             return Answer(error.code, {k.lower(): v for k, v in error.headers.items()}, error.read().decode())
 
 
+PIPELINE, NOW = "orders", 1_800_000_000.0
+
+
 @pytest.fixture
 def board() -> RunStatus:
-    return RunStatus("orders", "orders.lance")
+    return RunStatus(PIPELINE, "orders.lance", clock=Clock(NOW))
 
 
 @pytest.fixture
@@ -230,12 +233,13 @@ def test_the_logs_of_others_are_left_alone(page: Page) -> None:
 
 
 def samples(page: Page) -> dict[tuple[str, str], float]:
-    """Each sample's value by its name and its label's value."""
-    return {
-        (sample.name, "".join(sample.labels.values())): sample.value
-        for family in text_string_to_metric_families(get(page, "/metrics").text)
-        for sample in family.samples
-    }
+    """Each sample's value by its name and the value of its second label; the first is the pipeline."""
+    found = {}
+    for family in text_string_to_metric_families(get(page, "/metrics").text):
+        for sample in family.samples:
+            assert sample.labels.pop("pipeline") == PIPELINE
+            found[sample.name, "".join(sample.labels.values())] = sample.value
+    return found
 
 
 def test_metrics_before_the_first_epoch_make_nothing_up(page: Page) -> None:
@@ -244,6 +248,8 @@ def test_metrics_before_the_first_epoch_make_nothing_up(page: Page) -> None:
         ("headrace_epochs_landed_total", ""): 0,
         ("headrace_epochs_skipped_total", ""): 0,
         ("headrace_rows_landed_total", ""): 0,
+        ("headrace_source_idle_seconds", ""): 0,
+        ("headrace_stuck", ""): 0,
         ("headrace_up", ""): 1,
     }
 
@@ -268,6 +274,9 @@ def test_metrics_are_those_of_the_last_epoch_and_the_whole_run(board: RunStatus,
         ("headrace_lag", "files"): 12,
         ("headrace_table_version", ""): 4,
         ("headrace_table_fragments", ""): 6,
+        ("headrace_last_success_timestamp_seconds", ""): NOW,
+        ("headrace_source_idle_seconds", ""): 0,
+        ("headrace_stuck", ""): 0,
         ("headrace_up", ""): 1,
     }
     assert get(page, "/metrics").headers["content-type"].startswith("text/plain; version=")
@@ -280,6 +289,8 @@ def test_metrics_have_the_kinds_that_prometheus_needs(page: Page, board: RunStat
     assert {name for name, kind in kinds.items() if kind == "counter"} == {
         "headrace_epochs_landed",
         "headrace_epochs_skipped",
+        "headrace_failures",
+        "headrace_restarts",
         "headrace_rows_landed",
     }
     assert set(kinds.values()) == {"counter", "gauge"}
@@ -287,10 +298,10 @@ def test_metrics_have_the_kinds_that_prometheus_needs(page: Page, board: RunStat
 
 def test_health_follows_the_run(board: RunStatus, page: Page) -> None:
     """C9: well until it fails, and then why not."""
-    assert get(page, "/healthz")[::2] == (200, "ok\n")
+    assert get(page, "/healthz")[::2] == (200, "ok: starting\n")
     board.begin()
     board.stopping()
-    assert get(page, "/healthz")[::2] == (200, "ok\n")
+    assert get(page, "/healthz")[::2] == (200, "ok: stopping\n")
     board.fail("the bucket is gone")
     assert get(page, "/healthz")[::2] == (503, "failed: the bucket is gone\n")
     assert samples(page)["headrace_up", ""] == 0

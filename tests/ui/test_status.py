@@ -51,6 +51,13 @@ def test_a_new_board_says_that_it_has_no_events() -> None:
         "started": 5.0,
         "ended": None,
         "totals": {"epochs": 0, "skipped": 0, "empty": 0, "rows": 0, "version": None},
+        "activity": None,
+        "activity_since": 5.0,
+        "last_success": None,
+        "last_rows": None,
+        "next_try": None,
+        "failures": {},
+        "restarts": {},
         "epochs": [],
         "push_tables": [],
     }

@@ -7,16 +7,19 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Protocol
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headrace.cli.output import print_json
+from headrace.pipeline.listener import Listener
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from headrace.pipeline.config import Pipeline
+    from headrace.pipeline.failures import Failure
     from headrace.pipeline.progress import Progress, Totals
 
 _LAST_EPOCHS = 8
@@ -24,7 +27,7 @@ _BAR = 24
 _COLORS = {"reading ahead": "blue", "planning": "cyan", "writing": "green", "committing": "yellow", "noting": "magenta"}
 
 
-class Display(Protocol):
+class Display(Listener):
     """Shows the progress of a pipeline."""
 
     def page(self, url: str) -> None:
@@ -32,12 +35,6 @@ class Display(Protocol):
 
     def begin(self, pipeline: Pipeline) -> None:
         """Show that Spark has started."""
-
-    def epoch(self, progress: Progress, totals: Totals) -> None:
-        """Show an epoch that is done."""
-
-    def stopping(self) -> None:
-        """Show that a stop was requested."""
 
     def end(self, totals: Totals) -> None:
         """Show the summary of the run."""
@@ -55,7 +52,7 @@ def display(*, is_json: bool) -> Iterator[Display]:
         yield _Lines()
 
 
-class _Json:
+class _Json(Display):
     def page(self, url: str) -> None:
         print_json({"event": "ui", "url": url})
 
@@ -64,7 +61,21 @@ class _Json:
 
     def epoch(self, progress: Progress, totals: Totals) -> None:
         lag = {"lag": progress.lag[0], "lag_unit": progress.lag[1]} if progress.lag else {"lag": None}
-        print_json({"event": "epoch", **asdict(progress), **lag, "skipped_so_far": totals.skipped})
+        print_json({"event": "epoch", "time": _now(), **asdict(progress), **lag, "skipped_so_far": totals.skipped})
+
+    def failed(self, failure: Failure, pause: float | None) -> None:
+        print_json(
+            {
+                "event": "failed",
+                "time": _now(),
+                "kind": failure.kind,
+                "message": str(failure.error),
+                "restart_in": None if pause is None else round(pause, 3),
+            }
+        )
+
+    def restarted(self, failure: Failure) -> None:
+        print_json({"event": "restarted", "time": _now(), "kind": failure.kind})
 
     def stopping(self) -> None:
         print_json({"event": "stopping"})
@@ -73,7 +84,7 @@ class _Json:
         print_json({"event": "end", **asdict(totals)})
 
 
-class _Lines:
+class _Lines(Display):
     def page(self, url: str) -> None:
         click.echo(f"Status page: {url}", err=True)
 
@@ -81,7 +92,14 @@ class _Lines:
         click.echo(f"{pipeline.name}: {pipeline.source.format} to {pipeline.table.uri}")
 
     def epoch(self, progress: Progress, totals: Totals) -> None:
-        click.echo(_line(progress))
+        click.echo(f"{_now()} {_line(progress)}")
+
+    def failed(self, failure: Failure, pause: float | None) -> None:
+        if pause is not None:
+            click.echo(f"{_now()} {_down(failure, pause)}", err=True)
+
+    def restarted(self, failure: Failure) -> None:
+        click.echo(f"{_now()} Started the query again.", err=True)
 
     def stopping(self) -> None:
         click.echo("Stopping after this epoch. Press Ctrl-C again to stop immediately.")
@@ -90,7 +108,7 @@ class _Lines:
         click.echo(summary(totals))
 
 
-class _Live:
+class _Live(Display):
     """A table of the last epochs, redrawn after each one."""
 
     def __init__(self) -> None:
@@ -127,6 +145,14 @@ class _Live:
         if not self._is_stopping:
             self._note = "Ctrl-C stops after the current epoch"
         self._draw(totals)
+
+    def failed(self, failure: Failure, pause: float | None) -> None:
+        self._note = "" if pause is None else _down(failure, pause)
+        self._draw(None)
+
+    def restarted(self, failure: Failure) -> None:
+        self._note = "started the query again; Ctrl-C stops after the current epoch"
+        self._draw(None)
 
     def stopping(self) -> None:
         self._is_stopping = True
@@ -182,6 +208,14 @@ def _bar(progress: Progress) -> Any:
     for name, color in _COLORS.items():
         bar.append("█" * round(_BAR * progress.phases.get(name, 0) / whole), style=color)
     return bar
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(" ", "seconds")
+
+
+def _down(failure: Failure, pause: float) -> str:
+    return f"The query failed ({failure.kind}) and starts again in {pause:.0f} s: {failure.error}"
 
 
 def _line(progress: Progress) -> str:

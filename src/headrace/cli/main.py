@@ -68,9 +68,11 @@ def print_error(message: str, hint: str | None = None) -> None:
 
 
 def print_headrace_error(error: HeadraceError) -> None:
-    """Print an error of headrace, and its hint on a second line, to standard error."""
+    """Print an error of headrace to standard error: the hint and each note on a line after it."""
     text = str(error)
     print_error(text.removesuffix(f" Hint: {error.hint}") if error.hint else text, error.hint)
+    for note in getattr(error, "__notes__", ()):
+        print(note, file=sys.stderr)
 
 
 def _code(error: HeadraceError) -> int:

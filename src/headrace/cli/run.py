@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace.cli import exit_codes
+from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
     from headrace.pipeline.runner import Stop
@@ -67,15 +68,19 @@ def run(pipeline: Path, once: bool, master: str | None, is_json: bool, ui: int |
 
         # pyspark warns about versions of pandas that it was not tested with.
         warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas")
-        spark = start_spark(plan, master)
         try:
-            stop = Stop()
-            signals = _Signals(stop)
-            shown.begin(plan)
-            totals = Job(plan, spark, follow=not once, stop=stop).run(shown.epoch, shown.stopping)
-            shown.end(totals)
-        finally:
-            _stop_spark(spark)
+            spark = start_spark(plan, master)
+            try:
+                stop = Stop()
+                signals = _Signals(stop)
+                shown.begin(plan)
+                totals = Job(plan, spark, follow=not once, stop=stop).run(shown)
+                shown.end(totals)
+            finally:
+                _stop_spark(spark)
+        except HeadraceError as error:
+            error.add_note(f"Log: {log}")
+            raise
     return signals.code if once else exit_codes.DONE
 
 

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from headrace.cli.display import Display
 from headrace.cli.table_options import open_store
 
 if TYPE_CHECKING:
-    from headrace.cli.display import Display
     from headrace.pipeline.config import Pipeline
+    from headrace.pipeline.failures import Failure
     from headrace.pipeline.progress import Progress, Totals
     from headrace.ui import RunStatus
 
@@ -51,7 +52,7 @@ def with_status_page(shown: Display, pipeline: Pipeline, port: int | None) -> It
             raise
 
 
-class _WithStatus:
+class _WithStatus(Display):
     """A display that also updates a RunStatus."""
 
     def __init__(self, shown: Display, status: RunStatus, counter: Counter) -> None:
@@ -71,6 +72,18 @@ class _WithStatus:
         self._shown.epoch(progress, totals)
         versions, fragments = self._counter.count()
         self._status.epoch(progress, totals, versions=versions, fragments=fragments)
+
+    def activity(self, activity: str) -> None:
+        self._status.activity(activity)
+        self._shown.activity(activity)
+
+    def failed(self, failure: Failure, pause: float | None) -> None:
+        self._status.down(failure, pause)
+        self._shown.failed(failure, pause)
+
+    def restarted(self, failure: Failure) -> None:
+        self._status.restarted(failure)
+        self._shown.restarted(failure)
 
     def stopping(self) -> None:
         self._status.stopping()

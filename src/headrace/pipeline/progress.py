@@ -68,6 +68,11 @@ class Totals:
     rows: int = 0
     version: int | None = None
 
+    @property
+    def ended(self) -> int:
+        """All epochs that have ended."""
+        return self.epochs + self.skipped + self.empty
+
     def add(self, progress: Progress) -> None:
         """Add one epoch."""
         self.version = progress.version if progress.version is not None else self.version

@@ -1,27 +1,25 @@
-"""Run a pipeline: start the Spark query, report its progress, and stop it after an epoch."""
+"""Run a pipeline: start its query, report its progress, start it again after an outage, and stop it after an epoch."""
 
 from __future__ import annotations
 
-import json
 import threading
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headrace.errors import ConfigurationError, ExecutionError, HeadraceError, PlanError
-from headrace.pipeline.progress import Progress, Reports, Totals
+from headrace.pipeline.activity import ActivityMonitor
+from headrace.pipeline.durations import seconds_of
+from headrace.pipeline.failures import Failure
+from headrace.pipeline.listener import IDLE, Listener
+from headrace.pipeline.progress import Totals
+from headrace.pipeline.query import PipelineQuery
+from headrace.pipeline.restarts import RestartPolicy
 from headrace.spark.foreach_batch import LanceSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql import SparkSession
 
     from headrace.pipeline.config import Pipeline
 
-# Spark's output mode for each mode of the table. An upsert merges the rows that changed.
-_OUTPUT_MODES = {"append": "append", "complete": "complete", "update": "update", "upsert": "update"}
-
 _POLL_SECONDS = 0.2
-_STOP_SECONDS = 20.0
 
 
 class Stop:
@@ -45,9 +43,9 @@ class Stop:
         """Whether to stop without waiting for the current epoch."""
         return self._now.is_set()
 
-
-class _StopError(Exception):
-    """Fails the epoch that Spark starts after a stop was requested, before it writes anything."""
+    def wait(self, seconds: float) -> bool:
+        """Wait for a request, at most so long; return whether there is one."""
+        return self._asked.wait(seconds)
 
 
 class Job:
@@ -65,8 +63,9 @@ class Job:
         self._spark = spark
         self._follow = follow
         self._stop = stop or Stop()
-        self._reports = Reports()
-        self._failure: Exception | None = None
+        self._policy = RestartPolicy(pipeline.run, follow=follow)
+        self._totals = Totals()
+        self._is_announced = False
         table = pipeline.table
         self._sink = LanceSink(
             table.uri,
@@ -82,16 +81,13 @@ class Job:
             retain_versions=table.retain_versions,
         )
 
-    def run(
-        self,
-        on_progress: Callable[[Progress, Totals], object] = lambda *_: None,
-        on_stopping: Callable[[], object] = lambda: None,
-    ) -> Totals:
+    def run(self, listener: Listener | None = None) -> Totals:
         """Run until all available rows have landed, or until a stop is requested.
 
+        A query that fails with an error that may pass is started again, as the section [run] says.
+
         Args:
-            on_progress: Called after each epoch.
-            on_stopping: Called once when a stop was requested.
+            listener: Hears what the job does.
 
         Returns:
             The totals of the run.
@@ -99,133 +95,64 @@ class Job:
         Raises:
             PlanError: The source or a step cannot be planned.
             ConfigurationError: A step does not read the stream.
-            HeadraceError: The query failed.
+            HeadraceError: The query failed, and was not started again.
         """
-        totals = Totals()
-        query, is_announced = self._start(), False
+        listener = listener or Listener()
+        failure: Failure | None = None
+        while not self._stop.is_asked:
+            failure = self._run_query(listener, failure)
+            if failure is None:
+                break
+            pause = self._policy.pause_after(failure)
+            listener.failed(failure, pause)
+            if pause is None:
+                raise failure.error
+            self._stop.wait(pause)
+        self._announce_stop(listener)
+        return self._totals
 
-        def report() -> None:
-            nonlocal is_announced
-            for progress in self._new_progress(query):
-                totals.add(progress)
-                on_progress(progress, totals)
-            if self._stop.is_asked and not is_announced:
-                is_announced = True
-                on_stopping()
+    def _run_query(self, listener: Listener, before: Failure | None) -> Failure | None:
+        """Run the query once, to its end; return why it failed, if it did.
 
-        try:
-            while not self._await(query):
-                report()
-                if self._stop.is_now or (self._stop.is_asked and not query.status["isTriggerActive"]):
-                    break
-        except Exception as error:
-            if not isinstance(self._failure, _StopError):
-                report()
-                raise _explained(self._failure or error) from error
-        finally:
-            _end(query)
-        report()
-        return totals
-
-    def _start(self) -> StreamingQuery:
-        pipeline = self._pipeline
-        writer = (
-            self._frame()
-            .writeStream.queryName(pipeline.name)
-            .outputMode(_OUTPUT_MODES[pipeline.table.mode])
-            .option("checkpointLocation", pipeline.checkpoint)
-            .foreachBatch(self._land)
+        Args:
+            listener: Hears what happens.
+            before: The failure of the query that this one follows.
+        """
+        query = PipelineQuery(
+            self._pipeline, self._spark, self._sink, follow=self._follow, is_stopping=lambda: self._stop.is_asked
         )
         try:
-            if not self._follow:
-                writer = writer.trigger(availableNow=True)
-            elif pipeline.trigger is not None:
-                writer = writer.trigger(processingTime=pipeline.trigger)
-            return writer.start()
-        except Exception as error:
-            raise _explained(error) from error
+            started = query.start()
+            if before is not None:
+                listener.restarted(before)
+            monitor = ActivityMonitor(started, self._spark, seconds_of(self._pipeline.run.stuck_after) or 0.0)
+            while not query.await_end(_POLL_SECONDS):
+                self._report(query, listener)
+                activity = monitor.look(self._totals.ended)
+                listener.activity(activity)
+                if activity == IDLE:
+                    self._policy.succeeded()
+                self._announce_stop(listener)
+                if self._stop.is_now or (self._stop.is_asked and activity == IDLE):
+                    break
+        except Exception as error:  # noqa: BLE001 - explained, and raised by the caller
+            self._report(query, listener)
+            failure = query.failure(error)
+            if failure is not None:
+                failure.error.__cause__ = None if failure.error is error else error
+            return failure
+        finally:
+            query.end()
+        self._report(query, listener)
+        return None
 
-    def _frame(self) -> DataFrame:
-        """Return the DataFrame of the last step.
+    def _report(self, query: PipelineQuery, listener: Listener) -> None:
+        for progress in query.new_progress():
+            self._totals.add(progress)
+            self._policy.succeeded()
+            listener.epoch(progress, self._totals)
 
-        Raises:
-            PlanError: The source or a step cannot be planned.
-            ConfigurationError: A step does not read the stream.
-        """
-        source = self._pipeline.source
-        reader = self._spark.readStream.format(source.format)
-        try:
-            if source.schema is not None:
-                reader = reader.schema(source.schema)
-            frame = reader.options(**source.options).load(*([source.path] if source.path is not None else []))
-        except Exception as error:
-            raise PlanError(f"The source {source.format!r} cannot be used: {_first_line(error)}") from error
-        frame.createOrReplaceTempView("source")
-        for number, step in enumerate(self._pipeline.step, 1):
-            try:
-                frame = self._spark.sql(step.sql)
-            except Exception as error:
-                which = f"{number} ({step.name})" if step.name else f"{number}"
-                raise PlanError(f"Step {which} cannot be planned: {_first_line(error)}") from error
-            if not frame.isStreaming:
-                raise ConfigurationError(
-                    f"Step {number} does not read the stream.", hint="select from source, or from an earlier step."
-                )
-            frame.createOrReplaceTempView(step.name or f"step{number}")
-        return frame
-
-    def _land(self, df: Any, epoch: int) -> None:
-        """Land an epoch.
-
-        Runs on: the driver, on Spark's callback thread. Called: for each epoch, again after a restart. On failure: the
-        query stops.
-        """
-        try:
-            if self._stop.is_asked:
-                raise _StopError
-            self._reports.note(self._sink.land(df, epoch))
-        except Exception as error:
-            self._failure = error
-            raise
-
-    def _await(self, query: StreamingQuery) -> bool:
-        return bool(query.awaitTermination(_POLL_SECONDS))  # type: ignore[arg-type]
-
-    def _new_progress(self, query: StreamingQuery) -> list[Progress]:
-        """Return the epochs that Spark has reported since the last call."""
-        if not self._reports.landed:
-            return []
-        found = (self._reports.progress(_as_mapping(event)) for event in query.recentProgress)
-        return [progress for progress in found if progress is not None]
-
-
-def _end(query: StreamingQuery) -> None:
-    """Stop a query, with a timeout: Spark waits for the `foreachBatch` callback, which may not return."""
-    stopping = threading.Thread(target=_quietly, args=(query.stop,), daemon=True)
-    stopping.start()
-    stopping.join(_STOP_SECONDS)
-
-
-def _quietly(call: Callable[[], object]) -> None:
-    try:
-        call()
-    except Exception:  # noqa: BLE001 - Spark is shutting down
-        return
-
-
-def _as_mapping(event: Any) -> Any:
-    """Return Spark's progress event as a mapping; newer versions of Spark have a class for it."""
-    return event if isinstance(event, dict) else json.loads(event.json)
-
-
-def _explained(error: Exception) -> HeadraceError:
-    if isinstance(error, HeadraceError):
-        return error
-    if type(error).__name__ in ("AnalysisException", "IllegalArgumentException"):
-        return PlanError(f"The pipeline cannot be planned: {_first_line(error)}")
-    return ExecutionError(f"The query failed: {_first_line(error)}", hint="see Spark's output in the log.")
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    def _announce_stop(self, listener: Listener) -> None:
+        if self._stop.is_asked and not self._is_announced:
+            self._is_announced = True
+            listener.stopping()

@@ -54,7 +54,7 @@ def start_spark(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     except Exception as error:  # py4j raises anything, and the launcher RuntimeError
         raise ConfigurationError(
             f"Spark did not start on {master}: {str(error).splitlines()[0]}",
-            hint="see Spark's output in the log; check spark.master and spark.conf in the file.",
+            hint="check spark.master and spark.conf in the file.",
         ) from error
     register(spark)
     # It logs SQL errors to standard error as JSON; they are raised as well.

@@ -17,8 +17,9 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headrace.ui.health import health as health_of
 from headrace.ui.metrics import Metrics
-from headrace.ui.status import FAILED, RunStatus
+from headrace.ui.status import RunStatus
 
 # The page's files and their media types. Guessing them would depend on the machine, and browsers reject wrong ones.
 _FILES = {
@@ -62,10 +63,8 @@ def app(run: RunStatus, *, is_local: bool, on_status: Callable[[], object] = lam
         return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
     async def health(_: Request) -> Response:
-        found = run.snapshot()
-        if found["state"] == FAILED:
-            return PlainTextResponse(f"failed: {found['message']}\n", status_code=503)
-        return PlainTextResponse("ok\n")
+        is_well, line = health_of(run.snapshot())
+        return PlainTextResponse(f"{line}\n", status_code=200 if is_well else 503)
 
     routes = [
         Route("/", _file("index.html")),

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from headrace.ui.status import ENDED, FAILED, RunStatus
+from headrace.pipeline.listener import STUCK
+from headrace.ui.status import DOWN, ENDED, FAILED, RunStatus
+
+# Counters of a run's totals: the metric, the total, and what it counts.
+_TOTALS = (
+    ("headrace_epochs_landed", "epochs", "Epochs that landed in this run."),
+    ("headrace_epochs_skipped", "skipped", "Epochs that had landed before and were skipped."),
+    ("headrace_rows_landed", "rows", "Rows that landed in this run."),
+)
 
 
 class Metrics:
@@ -30,36 +38,63 @@ class Metrics:
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics. Called by the registry for each scrape."""
         status = self._run.snapshot()
-        totals, epochs = status["totals"], status["epochs"]
-        yield CounterMetricFamily("headrace_epochs_landed", "Epochs that landed in this run.", value=totals["epochs"])
-        yield CounterMetricFamily(
-            "headrace_epochs_skipped", "Epochs that had landed before and were skipped.", value=totals["skipped"]
-        )
-        yield CounterMetricFamily("headrace_rows_landed", "Rows that landed in this run.", value=totals["rows"])
-        is_up = status["state"] not in (ENDED, FAILED)
-        yield GaugeMetricFamily("headrace_up", "1 while the run is active, 0 after it ended or failed.", value=is_up)
+        return _Families(status["pipeline"]).of(status)
+
+
+class _Families:
+    """Makes metrics that have the pipeline as their first label."""
+
+    def __init__(self, pipeline: str) -> None:
+        self._pipeline = pipeline
+
+    def of(self, status: Mapping[str, Any]) -> Iterator[Metric]:
+        totals, epochs, state = status["totals"], status["epochs"], status["state"]
+        for name, total, what in _TOTALS:
+            yield self._counter(name, what, {(): totals[total]})
+        yield self._counter("headrace_failures", "Failures of the query.", _by(status["failures"]), "kind")
+        yield self._counter("headrace_restarts", "Restarts after a failure.", _by(status["restarts"]), "kind")
+        is_up = state not in (DOWN, ENDED, FAILED)
+        yield self._gauge("headrace_up", "1 while the query runs; 0 while it is down and after it ended.", is_up)
+        yield self._gauge("headrace_stuck", "1 if a trigger runs and nothing changes.", status["activity"] == STUCK)
+        idle = status["now"] - (status["last_rows"] or status["started"])
+        yield self._gauge("headrace_source_idle_seconds", "Seconds since the source had rows.", max(0.0, idle))
+        known = [
+            ("headrace_last_success_timestamp_seconds", "When a trigger last ended well.", status["last_success"]),
+            ("headrace_table_version", "The newest known version of the table.", totals["version"]),
+            ("headrace_table_fragments", "The table's fragments when last counted.", _last(epochs, "fragments")),
+        ]
+        # A value that is not known is left out, because 0 would be wrong.
+        yield from (self._gauge(name, what, value) for name, what, value in known if value is not None)
         if epochs:
-            yield from _of_epoch(epochs[-1])
-        yield from _gauge("headrace_table_version", "The newest known version of the table.", totals["version"])
-        fragments = next((each["fragments"] for each in reversed(epochs) if each["fragments"] is not None), None)
-        yield from _gauge("headrace_table_fragments", "The table's fragments when last counted.", fragments)
+            yield from self._of_epoch(epochs[-1])
+
+    def _of_epoch(self, epoch: Mapping[str, Any]) -> Iterator[Metric]:
+        yield self._gauge("headrace_epoch_seconds", "Duration of the last epoch in seconds.", epoch["seconds"])
+        what = "Duration of each phase of the last epoch in seconds."
+        yield self._labelled("headrace_epoch_phase_seconds", what, _by(epoch["phases"]), "phase")
+        if epoch["lag"] is not None:
+            lag = _by({epoch["lag"]["unit"]: epoch["lag"]["value"]})
+            yield self._labelled("headrace_lag", "How far behind its source the run is.", lag, "unit")
+
+    def _gauge(self, name: str, what: str, value: float) -> Metric:
+        return self._labelled(name, what, {(): value})
+
+    def _labelled(self, name: str, what: str, values: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
+        return self._filled(GaugeMetricFamily(name, what, labels=["pipeline", *labels]), values)
+
+    def _counter(self, name: str, what: str, values: Mapping[tuple[str, ...], float], *labels: str) -> Metric:
+        return self._filled(CounterMetricFamily(name, what, labels=["pipeline", *labels]), values)
+
+    def _filled(self, family: Any, values: Mapping[tuple[str, ...], float]) -> Metric:
+        for labels, value in values.items():
+            family.add_metric([self._pipeline, *labels], value)
+        made: Metric = family
+        return made
 
 
-def _of_epoch(epoch: dict[str, Any]) -> Iterator[Metric]:
-    yield GaugeMetricFamily("headrace_epoch_seconds", "Duration of the last epoch in seconds.", value=epoch["seconds"])
-    phases = GaugeMetricFamily(
-        "headrace_epoch_phase_seconds", "Duration of each phase of the last epoch in seconds.", labels=["phase"]
-    )
-    for name, seconds in epoch["phases"].items():
-        phases.add_metric([name], seconds)
-    yield phases
-    if epoch["lag"] is not None:
-        lag = GaugeMetricFamily("headrace_lag", "How far behind its source the run is.", labels=["unit"])
-        lag.add_metric([epoch["lag"]["unit"]], epoch["lag"]["value"])
-        yield lag
+def _by(values: Mapping[str, float]) -> dict[tuple[str, ...], float]:
+    return {(name,): value for name, value in values.items()}
 
 
-def _gauge(name: str, what: str, value: float | None) -> Iterator[Metric]:
-    """Yield a gauge; nothing if the value is not known, because 0 would be wrong."""
-    if value is not None:
-        yield GaugeMetricFamily(name, what, value=value)
+def _last(epochs: list[Any], key: str) -> Any:
+    return next((each[key] for each in reversed(epochs) if each[key] is not None), None)

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.pipeline.listener import IDLE
+
 if TYPE_CHECKING:
     from headrace.channel.channel import SinkStatistics
+    from headrace.pipeline.failures import Failure
     from headrace.pipeline.progress import Progress, Totals
 
 LAST_EPOCHS = 500
 
 STARTING = "starting"
 RUNNING = "running"
+DOWN = "down"
 STOPPING = "stopping"
 ENDED = "ended"
 FAILED = "failed"
@@ -75,6 +79,13 @@ class RunStatus:
         self._ended: float | None = None
         self._epochs: deque[_Epoch] = deque(maxlen=LAST_EPOCHS)
         self._totals: dict[str, Any] = dict(_NOTHING)
+        self._activity: str | None = None
+        self._activity_since = self._started
+        self._last_success: float | None = None
+        self._last_rows: float | None = None
+        self._next_try: float | None = None
+        self._failures: Counter[str] = Counter()
+        self._restarts: Counter[str] = Counter()
         self._watched: dict[str, Callable[[], SinkStatistics]] = {}
 
     @property
@@ -99,8 +110,41 @@ class RunStatus:
             fragments: The number of fragments of the table; None if not counted.
         """
         with self._lock:
-            self._epochs.append(_Epoch(self._clock(), progress, versions, fragments))
+            now = self._clock()
+            self._epochs.append(_Epoch(now, progress, versions, fragments))
             self._totals = asdict(totals)
+            if progress.rows_in:
+                self._last_rows = now
+            self._succeed(now)
+
+    def activity(self, activity: str) -> None:
+        """Record what the query does now: it works, it is idle, or it is stuck."""
+        with self._lock:
+            now = self._clock()
+            if activity != self._activity:
+                self._activity, self._activity_since = activity, now
+            if activity == IDLE:
+                self._succeed(now)
+
+    def down(self, failure: Failure, pause: float | None) -> None:
+        """Record that the query failed.
+
+        Args:
+            failure: Why.
+            pause: The seconds until it starts again; None if the run ends.
+        """
+        with self._lock:
+            self._failures[failure.kind] += 1
+            if pause is not None and not self.is_over:
+                self._state, self._message = DOWN, str(failure.error)
+                self._next_try = self._clock() + pause
+                self._activity = None
+
+    def restarted(self, failure: Failure) -> None:
+        """Record that the query was started again. It is down until it has done something without an error."""
+        with self._lock:
+            self._restarts[failure.kind] += 1
+            self._next_try = None
 
     def stopping(self) -> None:
         """Record that a stop was requested."""
@@ -140,12 +184,24 @@ class RunStatus:
                 "now": self._clock(),
                 "started": self._started,
                 "ended": self._ended,
+                "activity": self._activity,
+                "activity_since": self._activity_since,
+                "last_success": self._last_success,
+                "last_rows": self._last_rows,
+                "next_try": self._next_try,
+                "failures": dict(self._failures),
+                "restarts": dict(self._restarts),
                 "totals": dict(self._totals),
             }
         # Outside the lock: the run must not wait for a page, nor for a push table's lock.
         found["epochs"] = [each.as_dict() for each in epochs]
         found["push_tables"] = [_queue_depth(name, statistics) for name, statistics in watched]
         return found
+
+    def _succeed(self, now: float) -> None:
+        self._last_success = now
+        if self._state == DOWN:
+            self._state, self._message = RUNNING, None
 
     def _finish(self, state: str, message: str | None) -> None:
         with self._lock:

@@ -15,6 +15,9 @@ const SERIES = [
 const EMPTY = {
   starting: "Spark is starting. Numbers appear after the first epoch.",
   running: "The query is running its first epoch. Numbers appear when it is done.",
+  idle: "The query waits for rows. Numbers appear after the first epoch.",
+  stuck: "The query is running its first epoch, and nothing changes. Look at the log.",
+  down: "The query failed before its first epoch was done.",
   stopping: "The run is stopping before its first epoch was done.",
   ended: "The run ended. There were no new rows to land.",
   failed: "The run failed before its first epoch was done.",
@@ -45,12 +48,27 @@ function lose() {
   const since = answered ? ` since ${clock(answered / 1000)}` : "";
   const over = latest && ["ended", "failed"].includes(latest.state);
   const what = over ? `The run has ${latest.state}, and its page is no longer served.` : `No answer from the run${since}. It may have ended. This page keeps polling.`;
-  say(`${failure(latest)}${what}${latest ? " The numbers are the last ones received." : ""}`, latest?.state === "failed");
+  say(`${failure(latest)}${what}${latest ? " The numbers are the last ones received." : ""}`, isBad(latest));
   at("updated").textContent = answered ? `last answer ${clock(answered / 1000)}` : "no answer yet";
   if (!over) mark("not answering", "gone");
 }
 
-const failure = (status) => (status?.state === "failed" && status.message ? `${status.message} ` : "");
+const failure = (status) => (["failed", "down"].includes(status?.state) && status.message ? `${status.message} ` : "");
+const isBad = (status) => ["failed", "down"].includes(status?.state) || word(status) === "stuck";
+const sum = (counts) => Object.values(counts).reduce((all, each) => all + each, 0);
+const byKind = (counts) => Object.entries(counts).map(([kind, times]) => `${count(times)} ${kind}`).join(", ");
+
+// What the badge shows: a running query works, waits for rows, or is stuck.
+const word = (status) => (status?.state === "running" && ["idle", "stuck"].includes(status.activity) ? status.activity : status?.state);
+
+function news(status) {
+  if (status.state === "down") {
+    const again = status.next_try === null ? "It was started again." : `It starts again in ${duration(status.now, status.next_try)}.`;
+    return `${failure(status)}${again}`;
+  }
+  if (word(status) === "stuck") return `A trigger has been running for ${duration(status.activity_since, status.now)} and nothing changes. Look at the log.`;
+  return failure(status);
+}
 
 function say(text, isBad) {
   const notice = at("notice");
@@ -74,16 +92,16 @@ function duration(from, to) {
 
 function show(status) {
   const { epochs, state } = status;
-  document.title = `${status.pipeline}: ${state}`;
+  document.title = `${status.pipeline}: ${word(status)}`;
   at("pipeline").textContent = status.pipeline;
   at("table").textContent = status.table;
-  mark(state, state);
+  mark(word(status), word(status));
   const started = `started ${new Date(status.started * 1000).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" })}`;
   at("since").textContent = status.ended === null ? `${started}, ${duration(status.started, status.now)} ago` : `${started}, ${state} after ${duration(status.started, status.ended)}`;
-  say(failure(status), state === "failed");
+  say(news(status), isBad(status));
   at("updated").textContent = `updated ${clock(status.now)}`;
   at("empty").hidden = epochs.length > 0;
-  at("empty").textContent = EMPTY[state];
+  at("empty").textContent = EMPTY[word(status)];
   for (const id of ["numbers", "charts", "last"]) at(id).hidden = epochs.length === 0;
   showPushTables(status.push_tables);
   if (epochs.length === 0) return;
@@ -97,7 +115,8 @@ const orDash = (value, format = count) => (value === null ? "–" : format(value
 const landingRate = (each) => (each.seconds ? each.rows_landed / each.seconds : 0);
 const outcome = (each) => (each.was_skipped ? "skipped: had landed before" : each.version === null ? "no rows" : "landed");
 
-function showNumbers({ totals, epochs }, last) {
+function showNumbers(status, last) {
+  const { totals, epochs } = status;
   const versions = lastKnown(epochs, "versions");
   const numbers = [
     ["rows", "Rows landed", short10(totals.rows), "in this run"],
@@ -107,7 +126,7 @@ function showNumbers({ totals, epochs }, last) {
     ["seconds", "Last epoch", seconds(last.seconds), `epoch ${count(last.epoch)}`],
     ["behind", "Behind", last.lag ? short(last.lag.value) : "–", last.lag ? `${last.lag.unit} to read` : "not reported"],
     ["version", "Table version", orDash(totals.version), versions === null ? "" : `${count(versions)} kept`],
-    ["pieces", "Fragments", orDash(lastKnown(epochs, "fragments")), "when last counted"],
+    ["restarts", "Restarts", count(sum(status.restarts)), byKind(status.failures) || "no failures"],
   ];
   at("numbers").replaceChildren(
     ...numbers.map(([id, name, value, note]) =>
