@@ -31,6 +31,7 @@ NAMES = [
     "ScanRequest",
     "SchemaMismatchError",
     "SessionContext",
+    "SessionStatistics",
     "SimpleTableProvider",
     "SinkStatistics",
     "StateError",
