@@ -33,6 +33,7 @@ NAMES = [
     "ScanRequest",
     "SchemaMismatchError",
     "SessionContext",
+    "SessionStatistics",
     "SimpleTableProvider",
     "SinkStatistics",
     "StateError",

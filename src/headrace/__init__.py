@@ -41,6 +41,7 @@ from headrace.errors import (
 
 if TYPE_CHECKING:
     from headrace.channel.channel import SinkStatistics
+    from headrace.engine.runner import SessionStatistics
     from headrace.engine.tables import ScanRequest
     from headrace.session.context import SessionContext
     from headrace.session.dataframe import DataFrame
@@ -79,6 +80,7 @@ __all__ = [
     "ScanRequest",
     "SchemaMismatchError",
     "SessionContext",
+    "SessionStatistics",
     "SimpleTableProvider",
     "SinkStatistics",
     "StateError",
@@ -101,6 +103,7 @@ _HOMES = {
     "RecordBatchReader": "session.reader",
     "ScanRequest": "engine.tables",
     "SessionContext": "session.context",
+    "SessionStatistics": "engine.runner",
     "SimpleTableProvider": "session.provider",
     "SinkStatistics": "channel.channel",
     "TableProvider": "session.provider",

@@ -107,12 +107,13 @@ def own_threads() -> list[str]:
 
 
 def running(session: headrace.SessionContext) -> int:
-    """How many executions the session knows to be open."""
-    return len(session._runner._running)
+    """How many queries of the session hold something. Frees what the engine has dropped."""
+    return session.statistics().running_queries
 
 
 def is_at_rest(*sessions: headrace.SessionContext) -> bool:
     """Whether nothing is held any more in the whole process: no worker, no thread, no execution."""
+    # The sessions come last: counting frees what the engine has dropped, and a scan must be released without that.
     return workers.held == 0 and not own_threads() and not any(running(session) for session in sessions)
 
 

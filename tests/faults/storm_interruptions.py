@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pyarrow as pa
 from rig import SCHEMA, Reader, batch, becomes_true, refusal_of, values
-from session_storm import SECONDS, Storm, Told, Way, is_waited_for, is_written_to, judge, original_of, read, write
+from session_storm import SECONDS, Storm, Told, Way, is_written_to, judge, original_of, read, write
 from storm_pulls import flat, require_closed_once
 from test_races import QUERIES, Round, read_all
 
@@ -141,7 +141,7 @@ def ctrl_c_in_a_write_without_with(storm: Storm) -> Told:
 
 
 def ctrl_c_in_a_read(storm: Storm) -> Told:
-    session, sink, batches = storm.session, storm.push(capacity=20), storm.batches()
+    sink, batches = storm.push(capacity=20), storm.batches()
     accepted, got = list[int](), list[int]()
     write(sink, batches, accepted)
     reader = storm.sql(ALL).execute_stream()
@@ -151,18 +151,18 @@ def ctrl_c_in_a_read(storm: Storm) -> Told:
             got.extend(values([each]))
 
     # With nothing more to come: a read that gets a batch just then is not interrupted, but what comes after it.
-    interrupt(storm, body, lambda: len(got) == len(accepted) and is_waited_for(session))
+    interrupt(storm, body, lambda: len(got) == len(accepted) and storm.is_waited_for())
     assert type(refusal_of(sink)) is headrace.ConsumerGoneError
     assert type(read_all(reader).end) is headrace.ClosedError
     return judge("push", accepted, got)
 
 
 def ctrl_c_in_a_collect(storm: Storm) -> None:
-    session, sink, batches, accepted = storm.session, storm.push(capacity=20), storm.batches(), list[int]()
+    sink, batches, accepted = storm.push(capacity=20), storm.batches(), list[int]()
     write(sink, batches, accepted)
     sql = storm.chance.choice([ALL, f"{ALL} ORDER BY x", "SELECT x % 3, count(*) FROM pushed GROUP BY 1"])
     frame = storm.sql(sql)
-    interrupt(storm, storm.chance.choice([frame.collect, frame.count]), lambda: is_waited_for(session))
+    interrupt(storm, storm.chance.choice([frame.collect, frame.count]), storm.is_waited_for)
     assert type(refusal_of(sink)) is headrace.ConsumerGoneError
 
 

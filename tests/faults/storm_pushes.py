@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from rig import SCHEMA, batch, becomes_true, values, write_until_refused
-from session_storm import SECONDS, SourceError, Storm, Told, Way, is_waited_for, judge, original_of, read, write
+from session_storm import SECONDS, SourceError, Storm, Told, Way, judge, original_of, read, write
 
 import headrace
 from support.background import Background
@@ -183,7 +183,7 @@ def a_consumer_cancels_from_elsewhere(storm: Storm) -> Told:
     def leave() -> tuple[list[int], float]:
         reader = storm.sql("SELECT count(*) FROM pushed").execute_stream()
         reading = Background(reader.read_next_batch)
-        assert becomes_true(lambda: is_waited_for(storm.session), SECONDS)
+        assert becomes_true(storm.is_waited_for, SECONDS)
         left = time.monotonic()
         reader.cancel()
         assert type(reading.outcome(SECONDS)[1]) is headrace.CancelledError

@@ -60,6 +60,7 @@ CALLS = {
     "session.register_json": lambda: session.register_json("t", "/nowhere"),
     "session.register_lance": lambda: session.register_lance("t", "/nowhere"),
     "session.deregister_table": lambda: session.deregister_table("base"),
+    "session.statistics": session.statistics,
     "session.close": session.close,
     "frame.collect": frame.collect,
     "frame.execute_stream": frame.execute_stream,

@@ -88,7 +88,7 @@ def test_a_kill_inside_the_commit_leaves_the_old_version_or_the_new_one(
 def test_a_kill_during_the_take_over_is_made_up_for_by_the_next_run(uri: str, call: str, file: str) -> None:
     """F2, L14: before and after the fence's link, at Lance's hint of it, and at the bookmark after it."""
     run = new_run()
-    path = f"{uri}/{file.format(bookmark=bookmark._name(Stamp(QUERY, 0, run)))}"
+    path = f"{uri}/{file.format(bookmark=bookmark.name_of(Stamp(QUERY, 0, run)))}"
     with Driver(Epochs(uri, run, end=3), under=with_fault(call, path, "signal=SIGKILL")) as driver:
         driver.require_killed()
     assert rows_of(uri) == ()

@@ -138,7 +138,6 @@ def test_credentials_are_asked_for_again_when_they_expire(s3_server: S3Server) -
     from headrace.spark.options import streaming
     from headrace.tables.commit.ledger import QueryRun
     from headrace.tables.commit.payload import AppendPayload
-    from headrace.tables.location import _connect
     from headrace.tables.sink import EpochSink
     from headrace.tables.write.data_files import Task, write_rows
 
@@ -146,7 +145,7 @@ def test_credentials_are_asked_for_again_when_they_expire(s3_server: S3Server) -
     namespace = make(options, "orders")
     given = {f"namespace.{name}": value for name, value in options.items()}
     sink = EpochSink(streaming({"streamingQueryId": "q", "namespace": "dir", "tableId": "orders", **given}))
-    run, client = QueryRun("run"), _connect(sink.settings.location)
+    run, client = QueryRun("run"), sink.settings.location.lance_arguments()["namespace_client"]
     snapshot = sink.prepare(ARROW_SCHEMA)
     expires = int(snapshot.dataset.latest_storage_options()["expires_at_millis"]) / 1000
 

@@ -14,7 +14,7 @@ import pytest
 
 from headrace import HeadraceError
 from headrace.spark import LanceSink
-from support.canaries import CANARY, prefixed, require_clean_folder, with_canaries
+from support.canaries import CANARY, prefixed, require_clean_folder, require_no_text_shows_one, with_canaries
 from support.deadlines import PROGRAM_SECONDS
 from support.lance_tables import create_table
 from support.s3_proxy import ALWAYS, S3Proxy
@@ -56,7 +56,7 @@ def test_a_stream_that_goes_well_shows_no_secret(
         writer = stream.format("lance").options(path=uri, streamingQueryId="q", **prefixed(options))
     else:
         sink = LanceSink(uri, query_id="q", storage_options=options)
-        assert CANARY not in f"{sink!r} {sink} {sink._settings!r} {sink._settings.location}"
+        require_no_text_shows_one(sink)
         writer = stream.foreachBatch(sink)
     query = drain(writer, tmp_path / "checkpoint")
     assert rows(uri, s3_server.storage_options) == [1, 2]
@@ -136,7 +136,7 @@ def test_a_namespace_that_fails_shows_no_secret(spark: SparkSession, s3_proxy: S
         "vend_input_storage_options": "true",
     }
     sink = LanceSink(namespace="dir", namespace_options=options, table_id="orders", query_id="q")
-    assert CANARY not in f"{sink!r} {sink._settings!r}"
+    require_no_text_shows_one(sink)
     with pytest.raises(HeadraceError) as caught:
         sink(spark.range(1), 0)
     assert CANARY not in str(caught.value)

@@ -148,7 +148,7 @@ def test_staged_rows_are_removed_after_the_epoch(spark: SparkSession, uri: str) 
     from headrace.tables.write import upsert
 
     for query_id in ("q", "another"):
-        left = Path(uri, upsert._folder(query_id), "left", "data", "left.lance")
+        left = Path(uri, upsert.staging_folder(query_id), "left", "data", "left.lance")
         left.parent.mkdir(parents=True)
         left.touch()
     LanceSink(uri, query_id="q", mode="upsert", keys="id")(spark.createDataFrame([(1, "a", 1)], SPARK_SCHEMA), 0)

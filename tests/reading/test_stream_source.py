@@ -18,7 +18,7 @@ from support.storages import Storage
 from support.streams import ARROW_SCHEMA, committed, drain, replay, rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 
@@ -31,21 +31,25 @@ class Flow:
         self.checkpoint = checkpoint
         self.options = options
         self.epochs: list[list[Any]] = []
+        self.after_epoch: Callable[[int], object] = lambda epoch: None
+
+    def frame(self) -> DataFrame:
+        return self.spark.readStream.format("lance").options(**self.options).load(self.uri)
 
     def run(self, columns: str = "id") -> list[list[Any]]:
         """Return the rows of one AvailableNow run, epoch by epoch."""
         self.epochs = []
-        frame = self.spark.readStream.format("lance").options(**self.options).load(self.uri)
-        drain(frame.selectExpr(columns).writeStream.foreachBatch(self._take), self.checkpoint)
+        drain(self.frame().selectExpr(columns).writeStream.foreachBatch(self._take), self.checkpoint)
         return self.epochs
 
     def ids(self) -> list[int]:
         return sorted(value for epoch in self.run() for value in epoch)
 
-    def _take(self, frame: Any, _: int) -> None:
+    def _take(self, frame: DataFrame, epoch: int) -> None:
         found = [row[0] if len(row) == 1 else tuple(row) for row in frame.collect()]
         if found:
             self.epochs.append(sorted(found))
+        self.after_epoch(epoch)
 
 
 @pytest.fixture
@@ -114,15 +118,9 @@ def test_available_now_ends_where_the_table_was_when_it_began(
     """R4: rows that are added while it runs are for the next one."""
     reading = flow(maxRowsPerTrigger=1)
     write(reading.uri, 1, 2, mode="create")
-    taken = reading._take
-
-    def take_and_add(frame: Any, epoch: int) -> None:
-        taken(frame, epoch)
-        write(reading.uri, 10 + epoch)
-
-    reading._take = take_and_add  # type: ignore[method-assign]
+    reading.after_epoch = lambda epoch: write(reading.uri, 10 + epoch)
     assert reading.run() == [[1], [2]]
-    reading._take = taken  # type: ignore[method-assign]
+    reading.after_epoch = lambda epoch: None
     assert reading.ids() == [10, 11]
 
 
@@ -206,11 +204,9 @@ def test_the_change_feed_has_inserts_and_updates_with_their_versions(flow: Calla
     lance.dataset(stable.uri).update({"id": "id + 10"}, where="id = 2")
     stable.options["startingVersion"] = 1
     stable.checkpoint = stable.checkpoint.with_name("other")
-    frame = stable.spark.readStream.format("lance").options(**stable.options).load(stable.uri)
-    assert frame.columns == ["id", "_change_type", "_commit_version"]
-    stable.epochs = []
-    drain(frame.writeStream.foreachBatch(stable._take), stable.checkpoint)
-    assert sorted(stable.epochs[0]) == [(1, "insert", 1), (2, "insert", 1), (12, "update_postimage", 2)]
+    assert stable.frame().columns == ["id", "_change_type", "_commit_version"]
+    (changes,) = stable.run("*")
+    assert changes == [(1, "insert", 1), (2, "insert", 1), (12, "update_postimage", 2)]
 
 
 def test_only_the_columns_that_are_asked_for_are_read(flow: Callable[..., Flow]) -> None:

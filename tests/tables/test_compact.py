@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 from drivers import ids_of, ids_through
@@ -14,8 +13,8 @@ from headrace import StorageError
 from headrace.tables import sink as sinks
 from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.commit.payload import AppendPayload
+from headrace.tables.lance_store import LanceSnapshot, LanceStore
 from headrace.tables.location import Location
-from headrace.tables.manage import compact as upkeeps
 from headrace.tables.manage.compact import Compactor, clean, compact, small_fragments, target_rows
 from headrace.tables.settings import CompactionRules, Rules, SinkSettings
 from headrace.tables.sink import EpochSink
@@ -82,16 +81,21 @@ def test_upkeep_is_off_unless_asked_for(world: LanceWorld) -> None:
 class Rounds:
     """Stands in for what a round does, and counts."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, fragments: int = 0) -> None:
+    def __init__(self, fragments: int = 0) -> None:
         self.done: list[str] = []
         self.begun, self.go_on = threading.Event(), threading.Event()
         self.go_on.set()
         self.error: Exception | None = None
-        monkeypatch.setattr(upkeeps, "small_fragments", lambda location: fragments)
-        monkeypatch.setattr(upkeeps, "compact", self._compact)
-        monkeypatch.setattr(upkeeps, "clean", lambda location, retain: self.done.append(f"clean {retain}"))
+        self._fragments = fragments
 
-    def _compact(self, location: Location) -> int:
+    def small_fragments(self, location: Location) -> int:
+        return self._fragments
+
+    def clean(self, location: Location, retain_versions: int) -> int:
+        self.done.append(f"clean {retain_versions}")
+        return 0
+
+    def compact(self, location: Location) -> int:
         self.begun.set()
         assert self.go_on.wait(PATIENCE)
         self.done.append(str(location))
@@ -112,11 +116,10 @@ class Rounds:
         (CompactionRules(retain_versions=1), 10**6, []),
     ],
 )
-def test_a_round_is_due_by_epochs_or_by_fragments(
-    monkeypatch: pytest.MonkeyPatch, rules: CompactionRules, fragments: int, due: list[int]
-) -> None:
+def test_a_round_is_due_by_epochs_or_by_fragments(rules: CompactionRules, fragments: int, due: list[int]) -> None:
     """L22"""
-    compactor, rounds, seen = Compactor(), Rounds(monkeypatch, fragments), []
+    rounds, seen = Rounds(fragments), list[int]()
+    compactor = Compactor(upkeep=rounds)
     for epoch in range(6):
         before = len(rounds.done)
         compactor.after_commit(Location("table"), rules, epoch)
@@ -125,9 +128,22 @@ def test_a_round_is_due_by_epochs_or_by_fragments(
     assert seen == due
 
 
-def test_one_round_at_a_time_for_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fragments_of_a_real_table_are_counted(world: LanceWorld) -> None:
+    """L22: the round is due with one more than the rules allow."""
+    for number in range(4):
+        world.append([number])
+    compactor = Compactor()
+    for allowed, left in ((4, 4), (3, 1)):
+        compactor.after_commit(world.location, CompactionRules(above_fragments=allowed, retain_versions=1), 0)
+        compactor.wait(PATIENCE)
+        assert small_fragments(world.location) == left
+    assert len(world.store().open().kept_versions(0)) == 1
+
+
+def test_one_round_at_a_time_for_a_table() -> None:
     """L22: a round that is due meanwhile is left out; another table has its own; the stream never waits."""
-    compactor, rounds = Compactor(), Rounds(monkeypatch)
+    rounds = Rounds()
+    compactor = Compactor(upkeep=rounds)
     rounds.go_on.clear()
     rules = CompactionRules(every_epochs=1, retain_versions=5)
     compactor.after_commit(Location("one"), rules, 0)
@@ -144,11 +160,10 @@ def test_one_round_at_a_time_for_a_table(monkeypatch: pytest.MonkeyPatch) -> Non
     assert rounds.done.count("one") == 2
 
 
-def test_a_round_that_fails_is_logged_and_tried_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_round_that_fails_is_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
     """L22: the stream does not notice."""
-    compactor, rounds = Compactor(), Rounds(monkeypatch)
+    rounds = Rounds()
+    compactor = Compactor(upkeep=rounds)
     rounds.error = StorageError("no space")
     for epoch in range(2):
         compactor.after_commit(Location("one"), CompactionRules(every_epochs=1, retain_versions=1), epoch)
@@ -157,9 +172,10 @@ def test_a_round_that_fails_is_logged_and_tried_again(
     assert caplog.text.count("retried later: no space") == 2
 
 
-def test_waiting_ends_after_the_time_it_was_given(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_ends_after_the_time_it_was_given() -> None:
     """L22: an exit is not held up for ever."""
-    compactor, rounds = Compactor(), Rounds(monkeypatch)
+    rounds = Rounds()
+    compactor = Compactor(upkeep=rounds)
     rounds.go_on.clear()
     compactor.after_commit(Location("one"), CompactionRules(every_epochs=1), 0)
     assert rounds.begun.wait(PATIENCE)
@@ -219,15 +235,19 @@ def test_a_round_leaves_grown_fragments_alone(world: LanceWorld) -> None:
     assert world.rows() == list(range(40_005))
 
 
-def test_compaction_that_meets_another_writer_is_a_storage_error(
-    world: LanceWorld, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class OvertakenStore(LanceStore):
+    """A store that another writer overtakes: what it opens is no longer the newest version."""
+
+    def open(self, *, version: int | str | None = None) -> LanceSnapshot:
+        snapshot = super().open(version=version)
+        compact(self.location)
+        return snapshot
+
+
+def test_compaction_that_meets_another_writer_is_a_storage_error(world: LanceWorld) -> None:
     """L22: one of ours, so that a round only logs it."""
-    from lance.dataset import DatasetOptimizer
-
-    def conflict(*_: Any, **__: Any) -> Any:
-        raise OSError("Retryable commit conflict")
-
-    monkeypatch.setattr(DatasetOptimizer, "compact_files", conflict)
-    with pytest.raises(StorageError, match="conflict"):
-        compact(world.location)
+    for number in range(3):
+        world.append([number])
+    with pytest.raises(StorageError, match=r"Compacting of .*conflict"):
+        compact(world.location, store=OvertakenStore(world.location))
+    assert world.rows() == [0, 1, 2]

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 from worlds import LanceWorld
 
 from headrace import CommitUnknownError, LandingError, StorageError
-from headrace.tables import sink as sinks
 from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.commit.message import TaskMessage
 from headrace.tables.commit.payload import AppendPayload
+from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
+from headrace.tables.memory import ProcessMemory
 from headrace.tables.settings import Rules, SinkSettings
 from headrace.tables.sink import EpochSink
-from headrace.tables.store import Append
+from headrace.tables.store import Append, Operation, Published
 
 RUN = QueryRun("run", "checkpoint")
 
@@ -53,9 +52,7 @@ def test_the_files_of_a_failed_epoch_are_removed(world: LanceWorld, sink: EpochS
 
 
 @pytest.mark.parametrize("kind", ["this epoch", "an older epoch", "compacted since"])
-def test_files_that_have_landed_are_never_touched(
-    world: LanceWorld, sink: EpochSink, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_have_landed_are_never_touched(world: LanceWorld, sink: EpochSink, kind: str) -> None:
     """L30: whatever is said to have failed; those the table has, not even by a process that does not remember."""
     messages = [world.write([1])]
     sink.land(0, RUN, AppendPayload(messages))
@@ -64,51 +61,63 @@ def test_files_that_have_landed_are_never_touched(
     version = world.store().open().version
     if kind == "compacted since":
         world.compact()
+        sink.discard(messages, 0)
     else:
-        monkeypatch.setattr(sinks, "_doubtful", OrderedDict())
-    sink.discard(messages, 0)
+        EpochSink(sink.settings, memory=ProcessMemory()).discard(messages, 0)
     assert 1 in world.rows()
     assert 1 in world.rows(version), "an older version is readable too"
 
 
+class MuteStore(LanceStore):
+    """A store whose commits of rows raise instead of answering."""
+
+    def __init__(self, location: Location, error: Exception) -> None:
+        super().__init__(location)
+        self._error = error
+
+    def publish(self, operation: Operation, *, read_version: int, properties: Mapping[str, str]) -> Published:
+        if isinstance(operation, Append):
+            raise self._error
+        return super().publish(operation, read_version=read_version, properties=properties)
+
+
 @pytest.mark.parametrize("error", [CommitUnknownError("no answer"), StorageError("no space")])
-def test_the_files_of_a_doubtful_epoch_are_left_alone(
-    world: LanceWorld, sink: EpochSink, error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """L28, L30: its commit may still land, or has."""
+def test_the_files_of_a_doubtful_epoch_are_left_alone(world: LanceWorld, sink: EpochSink, error: Exception) -> None:
+    """L28, L30: its commit may still land, or has; the next sink of the process remembers."""
     messages = [world.write([1])]
-
-    publish = sink.store.publish
-
-    def lose(change: Any, **arguments: Any) -> Any:
-        if isinstance(change, Append):
-            raise error
-        return publish(change, **arguments)
-
-    monkeypatch.setattr(sink.store, "publish", lose)
+    mute = EpochSink(sink.settings, store=MuteStore(world.location, error))
     with pytest.raises(type(error)):
-        sink.land(0, RUN, AppendPayload(messages))
-    monkeypatch.undo()
-    again = EpochSink(SinkSettings(world.location, Rules("query")))
-    again.discard(messages, 0)
+        mute.land(0, RUN, AppendPayload(messages))
+    sink.discard(messages, 0)
     assert data_files(world) == list(messages[0].files)
     other = world.write([2])
-    again.discard([other], 1)
+    sink.discard([other], 1)
     assert data_files(world) == list(messages[0].files)
 
 
-def test_the_files_of_a_doubtful_batch_write_are_left_alone(world: LanceWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_files_of_a_doubtful_batch_write_are_left_alone(world: LanceWorld) -> None:
     """L30"""
-    sink, messages = EpochSink(SinkSettings(world.location, Rules(""))), [world.write([1])]
-
-    def lose(*_: Any, **__: Any) -> Any:
-        raise CommitUnknownError("no answer")
-
-    monkeypatch.setattr(sink.store, "publish", lose)
+    settings, messages = SinkSettings(world.location, Rules("")), [world.write([1])]
+    mute = EpochSink(settings, store=MuteStore(world.location, CommitUnknownError("no answer")))
     with pytest.raises(CommitUnknownError):
-        sink.land_batch(AppendPayload(messages))
-    sink.discard(messages)
+        mute.land_batch(AppendPayload(messages))
+    EpochSink(settings).discard(messages)
     assert data_files(world) == list(messages[0].files)
+
+
+def test_a_process_remembers_what_was_used_last_and_no_more() -> None:
+    """L30: a driver may run for months."""
+    memory, here = ProcessMemory(most=2), Location("table")
+    first, second = memory.state(here, "query", "one"), memory.state(here, "query", "two")
+    assert memory.state(here, "query", "one") is first
+    assert memory.state(here, "another query", "two") is not second
+    assert memory.state(here, "query", "one") is first
+    assert memory.state(here, "query", "two") is not second
+    for epoch in (0, 1, 0, 2):
+        memory.doubt(here, "query", epoch)
+    assert [memory.is_doubtful(here, "query", epoch) for epoch in range(3)] == [True, False, True]
+    assert not memory.is_doubtful(Location("elsewhere"), "query", 2)
+    assert not memory.is_doubtful(here, "another query", 2)
 
 
 def test_an_epoch_that_was_refused_can_be_discarded(world: LanceWorld, sink: EpochSink) -> None:

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace import LandingError
-from headrace.tables.commit import message as messages
 from headrace.tables.commit.ledger import QueryRun
-from headrace.tables.commit.message import TaskMessage, one_per_partition
+from headrace.tables.commit.message import MAX_BYTES, TaskMessage, one_per_partition
 from headrace.tables.location import Location
 from headrace.tables.store import Column
 from headrace.tables.write import upsert
@@ -176,14 +175,15 @@ def test_a_message_of_another_release_is_refused() -> None:
         TaskMessage.from_json(spoiled("version", 2))
 
 
-def test_a_message_is_only_so_large(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_is_only_so_large() -> None:
     """L29: read before it is parsed, and refused where it is made, with what to do about it."""
-    monkeypatch.setattr(messages, "MAX_BYTES", 2000)
     fragment = {"physical_rows": 1, "files": [{"path": "a.lance"}]}
+    fit = (MAX_BYTES - 1000) // (len(json.dumps(fragment, separators=(",", ":"))) + 1)
+    assert len(TaskMessage(0, fit, (fragment,) * fit).to_json()) <= MAX_BYTES
     with pytest.raises(LandingError, match="maxRowsPerFile"):
-        TaskMessage(0, 100, (fragment,) * 100).to_json()
-    with pytest.raises(LandingError, match="2000 are allowed"):
-        TaskMessage.from_json("[" * 2001)
+        TaskMessage(0, fit, (fragment,) * (fit + 50)).to_json()
+    with pytest.raises(LandingError, match=f"{MAX_BYTES} are allowed"):
+        TaskMessage.from_json("[" * (MAX_BYTES + 1))
 
 
 def test_a_partition_or_a_file_may_be_named_once() -> None:

@@ -63,14 +63,15 @@ class LanceWorld:
     def store(self) -> LanceStore:
         return LanceStore(self.location)
 
-    def _batch(self, ids: Iterable[int]) -> pa.RecordBatch:
+    def batch(self, ids: Iterable[int]) -> pa.RecordBatch:
+        """Rows with these ids, and the columns that the table has now."""
         ids = list(ids)
         notes = [str(id) for id in ids]
         batch = pa.record_batch({"id": pa.array(ids, pa.int64()), "note": pa.array(notes, pa.string())})
         return batch.select([name for name in ("id", "note") if name in self.dataset.schema.names])
 
     def write(self, ids: Iterable[int], *, replacing: bool = False, partition: int = 0) -> TaskMessage:
-        return write_rows([self._batch(ids)], self.location, Task(partition), replacing=replacing)
+        return write_rows([self.batch(ids)], self.location, Task(partition), replacing=replacing)
 
     def upserts(self, ids: Iterable[int]) -> UpsertPayload:
         ids = list(ids)
@@ -80,7 +81,7 @@ class LanceWorld:
             assert isinstance(snapshot, LanceSnapshot)
             builder = snapshot.dataset.merge_insert(["id"]).when_matched_update_all().when_not_matched_insert_all()
             with translated(self.location, "merging rows"):
-                transaction, _ = builder.execute_uncommitted(self._batch(ids))
+                transaction, _ = builder.execute_uncommitted(self.batch(ids))
             return Merge(transaction)
 
         return UpsertPayload(len(ids), merge)
@@ -89,10 +90,10 @@ class LanceWorld:
         return self._table.values("id", version)
 
     def append(self, ids: Iterable[int]) -> None:
-        self._table.write(pa.Table.from_batches([self._batch(ids)]))
+        self._table.write(pa.Table.from_batches([self.batch(ids)]))
 
     def overwrite(self, ids: Iterable[int]) -> None:
-        self._table.write(pa.Table.from_batches([self._batch(ids)]), "overwrite")
+        self._table.write(pa.Table.from_batches([self.batch(ids)]), "overwrite")
 
     def restore(self, version: int) -> None:
         self._table.restore(version)

@@ -12,7 +12,7 @@ from headrace.cli.display import Display
 from headrace.cli.table_options import open_store
 
 if TYPE_CHECKING:
-    from headrace.pipeline.config import Pipeline
+    from headrace.pipeline.config import Pipeline, TableConfig
     from headrace.pipeline.failures import Failure
     from headrace.pipeline.progress import Progress, Totals
     from headrace.ui import RunStatus
@@ -94,16 +94,35 @@ class _WithStatus(Display):
         self._shown.end(totals)
 
 
+def count_table(table: TableConfig) -> tuple[int, int]:
+    """Return the number of kept versions and of fragments of a pipeline's table.
+
+    Raises:
+        HeadraceError: The table does not exist or cannot be read.
+    """
+    storage = {name: str(value) for name, value in table.storage.items()}
+    snapshot = open_store(table.uri, storage).open()
+    return len(snapshot.kept_versions(above=0)), len(snapshot.dataset.get_fragments())
+
+
 class Counter:
     """Counts a table's versions and fragments from time to time. Failures are logged and do not affect the run.
 
     Args:
         pipeline: The pipeline whose table is counted.
+        count: Counts versions and fragments.
         clock: A monotonic clock, in seconds.
     """
 
-    def __init__(self, pipeline: Pipeline, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        *,
+        count: Callable[[TableConfig], tuple[int, int]] = count_table,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._table = pipeline.table
+        self._count = count
         self._clock = clock
         self._next = float("-inf")
         self._has_warned = False
@@ -115,9 +134,7 @@ class Counter:
             return None, None
         found: tuple[int | None, int | None] = (None, None)
         try:
-            storage = {name: str(value) for name, value in self._table.storage.items()}
-            snapshot = open_store(self._table.uri, storage).open()
-            found = len(snapshot.kept_versions(above=0)), len(snapshot.dataset.get_fragments())
+            found = self._count(self._table)
         except Exception as error:  # noqa: BLE001 - the run does not depend on these numbers
             log = _log.debug if self._has_warned else _log.warning
             log("The status page cannot show versions and fragments: %s", error)

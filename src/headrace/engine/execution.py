@@ -118,6 +118,12 @@ class Execution:
         self._claims.append(table)
         self._kept.append(holder)
 
+    @property
+    def held_workers(self) -> int:
+        """The number of workers reserved for the claimed scans."""
+        with self._lock:
+            return sum(table.partitions for table in self._claims)
+
     def claim_again(self, table: ScanTable) -> None:
         """Claim another read within a claimed scan; an exception is also recorded as the failure."""
         with self._recording(table):

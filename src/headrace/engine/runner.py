@@ -35,6 +35,28 @@ STREAMED = ReadAhead(batches=4, bytes=1024 * 1024)
 COLLECTED = ReadAhead(batches=2**63, bytes=None)
 
 
+@dataclass(frozen=True, slots=True)
+class SessionStatistics:
+    """What a session's queries hold now; ``SessionContext.statistics`` returns one.
+
+    Attributes:
+        running_queries: Queries that were started and have not released everything they hold, also after their end.
+        waiting_readers: Readers, threads and coroutines, that now wait for a batch or the end of a result.
+        held_workers: Worker threads of the engine that are reserved for the scans of these queries.
+
+    Example:
+        >>> with ctx.register_streaming_table("events", pa.schema([("id", pa.int64())])) as sink:
+        ...     sink.write(pa.record_batch({"id": [1, 2]}))
+        >>> with ctx.sql("SELECT id FROM events").execute_stream() as reader:
+        ...     ctx.statistics()
+        SessionStatistics(running_queries=1, waiting_readers=0, held_workers=1)
+    """
+
+    running_queries: int
+    waiting_readers: int
+    held_workers: int
+
+
 class QueryRunner:
     """Starts the executions of one session and tracks them until they end."""
 
@@ -80,16 +102,32 @@ class QueryRunner:
             self.cancel_all("the session was closed")
         return readers.open(schema)
 
+    def statistics(self) -> SessionStatistics:
+        """Count the running executions and what they hold, after freeing what the engine has dropped."""
+        self.engine.free_dropped()
+        running = self._snapshot()
+        return SessionStatistics(
+            running_queries=len(running),
+            waiting_readers=sum(
+                pump.channel.statistics().waiting_readers for pumps in running.values() for pump in pumps
+            ),
+            held_workers=sum(execution.held_workers for execution in running),
+        )
+
     def cancel_all(self, reason: str) -> None:
         """Cancel every execution of the session; their readers raise ClosedError."""
-        with self._lock:
-            running = {execution: list(pumps) for execution, pumps in self._running.items()}
-        for execution, pumps in running.items():
+        for execution, pumps in self._snapshot().items():
             for pump in pumps:
                 pump.channel.cancel(reason, ClosedError(f"The stream was closed before its end: {reason}."))
             execution.cancel(reason)
             for pump in pumps:
                 pump.cancel()
+
+    def _snapshot(self) -> dict[Execution, list[ResultPump]]:
+        # In two steps: garbage collection may end an execution, and remove it, during any Python code.
+        with self._lock:
+            running = self._running.copy()
+        return {execution: list(pumps) for execution, pumps in running.items()}
 
     def _pump(self, streams: list[Any], schema: pa.Schema, execution: Execution, read_ahead: ReadAhead) -> ResultPump:
         channel = Channel("the result", read_ahead.batches, read_ahead.bytes)

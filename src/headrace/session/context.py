@@ -14,7 +14,7 @@ from headrace.arrow.protocols import ArrowExportable
 from headrace.arrow.schema import require_schema
 from headrace.channel.channel import Channel
 from headrace.engine.names import TableName, parse_table_name, quoted
-from headrace.engine.runner import QueryRunner
+from headrace.engine.runner import QueryRunner, SessionStatistics
 from headrace.engine.runtime import workers
 from headrace.engine.settings import parse_settings
 from headrace.engine.shutdown import close_at_exit
@@ -455,6 +455,23 @@ class SessionContext:
             2
         """
         return DataFrame(self._runner, self._engine.table(self._require_name(name)))
+
+    def statistics(self) -> SessionStatistics:
+        """Return how many queries are running, how many readers wait, and how many worker threads are held.
+
+        What the engine has dropped is freed first. A closed session counts what its queries have not released yet.
+
+        Raises:
+            ForkedError: This process was forked after the engine was started.
+
+        Example:
+            >>> reader = ctx.sql("SELECT 1 AS one").execute_stream()
+            >>> ctx.statistics().running_queries
+            1
+            >>> reader.close()
+        """
+        workers.require_same_process()
+        return self._runner.statistics()
 
     # -- lifecycle ----------------------------------------------------------------------------------
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TypeVar
 
 import pyarrow as pa
 
@@ -16,31 +14,32 @@ from headrace.tables.commit.message import TaskMessage
 from headrace.tables.commit.payload import Payload
 from headrace.tables.commit.protocol import EpochCommitter, RunState, commit_batch
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
-from headrace.tables.location import Location
 from headrace.tables.manage import checkpoint as checkpoints
 from headrace.tables.manage.compact import Compactor
+from headrace.tables.memory import ProcessMemory, process_memory
 from headrace.tables.settings import SinkSettings
 from headrace.tables.write import create
 
-Key = TypeVar("Key")
-Value = TypeVar("Value")
-
 _log = logging.getLogger("headrace.tables")
-
-_MOST_REMEMBERED = 256
 
 compactor = Compactor()
 
-_states: OrderedDict[tuple[Location, str, str], RunState] = OrderedDict()
-_doubtful: OrderedDict[tuple[Location, str, int], None] = OrderedDict()
-
 
 class EpochSink:
-    """Lands the epochs of one query."""
+    """Lands the epochs of one query.
 
-    def __init__(self, settings: SinkSettings) -> None:
+    Args:
+        settings: The sink's settings.
+        store: The table; by default the one at the settings' location.
+        memory: What is remembered between sinks; by default that of the process.
+    """
+
+    def __init__(
+        self, settings: SinkSettings, *, store: LanceStore | None = None, memory: ProcessMemory = process_memory
+    ) -> None:
         self.settings = settings
-        self.store = LanceStore(settings.location)
+        self.store = store or LanceStore(settings.location)
+        self._memory = memory
 
     def prepare(
         self, schema: pa.Schema, *, fills: bool = True, before_creation: Callable[[], None] = lambda: None
@@ -97,7 +96,7 @@ class EpochSink:
             landed = committer.commit(epoch, payload)
         finally:
             if committer.may_have_landed:
-                _remember(_doubtful, (location, self.settings.rules.query_id, epoch), None)
+                self._memory.doubt(location, self.settings.rules.query_id, epoch)
         if landed.version is not None:
             compactor.after_commit(location, self.settings.compaction, epoch)
         return landed
@@ -107,14 +106,14 @@ class EpochSink:
         try:
             return commit_batch(self.store, payload)
         except (CommitUnknownError, StorageError):
-            _remember(_doubtful, (self.settings.location, "", 0), None)
+            self._memory.doubt(self.settings.location, "", 0)
             raise
 
     def discard(self, messages: Sequence[TaskMessage], epoch: int = 0) -> None:
         """Remove the files of an epoch that failed. Never raises, and never touches what may have landed."""
         location, query_id = self.settings.location, self.settings.rules.query_id
         files = [file for message in messages for file in message.files]
-        if not files or (location, query_id, epoch) in _doubtful:
+        if not files or self._memory.is_doubtful(location, query_id, epoch):
             return
         try:
             known = _files_of(self.store.open())
@@ -125,17 +124,8 @@ class EpochSink:
     def _state(self, run: QueryRun | None) -> RunState:
         if run is None:
             return RunState()
-        key = (self.settings.location, self.settings.rules.query_id, run.id)
-        return _remember(_states, key, _states.get(key) or RunState())
+        return self._memory.state(self.settings.location, self.settings.rules.query_id, run.id)
 
 
 def _files_of(snapshot: LanceSnapshot) -> set[str]:
     return {file.path for fragment in snapshot.dataset.get_fragments() for file in fragment.data_files()}
-
-
-def _remember(state: OrderedDict[Key, Value], key: Key, value: Value) -> Value:
-    state[key] = value
-    state.move_to_end(key)
-    while len(state) > _MOST_REMEMBERED:
-        state.popitem(last=False)
-    return value

@@ -54,7 +54,7 @@ _MUTANTS: dict[str, list[tuple[Any, str, Any]]] = {
     "the care for files that may have landed": [
         (EpochCommitter, "may_have_landed", property(lambda self: False, lambda self, value: None)),
     ],
-    "the bookmark of each run": [(bookmark, "_name", lambda stamp: bookmark.key_of(stamp.query_id) + ".json")],
+    "the bookmark of each run": [(bookmark, "name_of", lambda stamp: bookmark.key_of(stamp.query_id) + ".json")],
     "the other runs' bookmarks": [(StampReader, "bookmark_above", _nothing)],
     "the look for epochs that were lost with a table": [(EpochCommitter, "_require_not_lost", _nothing)],
     "the look for a table that was overwritten": [(EpochCommitter, "_require_not_replaced", _nothing)],

@@ -38,7 +38,8 @@ def key_of(query_id: str, run: str | None = None) -> str:
     return key if run is None else f"{key}-{hashlib.sha256(run.encode()).hexdigest()[:16]}"
 
 
-def _name(stamp: Stamp) -> str:
+def name_of(stamp: Stamp) -> str:
+    """Return the name of the note that the stamp's run writes its bookmark to."""
     return f"{key_of(stamp.query_id, stamp.run)}{_SUFFIX}"
 
 
@@ -88,7 +89,7 @@ def _read(store: Store, name: str) -> Bookmark | None:
 def remove_older(store: Store, mark: Bookmark) -> None:
     """Remove the older bookmarks of other runs of the query."""
     for name in store.list_notes():
-        if name.startswith(key_of(mark.stamp.query_id)) and name != _name(mark.stamp):
+        if name.startswith(key_of(mark.stamp.query_id)) and name != name_of(mark.stamp):
             other = _read(store, name)
             if other is not None and other.at.version < mark.at.version:
                 store.delete_note(name)
@@ -101,4 +102,4 @@ def write(store: Store, bookmark: Bookmark) -> None:
         StorageError: The bookmark cannot be written.
     """
     value = {"bookmark": _VERSION, "at": asdict(bookmark.at), "stamp": asdict(bookmark.stamp)}
-    store.write_note(_name(bookmark.stamp), json.dumps(value, separators=(",", ":")))
+    store.write_note(name_of(bookmark.stamp), json.dumps(value, separators=(",", ":")))

@@ -12,7 +12,7 @@ import logging
 import threading
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import lance
 
@@ -40,10 +40,44 @@ _ENOUGH = 8
 _EXIT_SECONDS = 10.0
 
 
-class Compactor:
-    """Runs the compactions of this process."""
+class Upkeep(Protocol):
+    """The work of one compaction round."""
 
-    def __init__(self) -> None:
+    def small_fragments(self, location: Location) -> int:
+        """Return how many fragments are small."""
+
+    def compact(self, location: Location) -> int:
+        """Compact small fragments; return by how many the number of fragments has decreased."""
+
+    def clean(self, location: Location, retain_versions: int) -> int:
+        """Remove old versions; return how many."""
+
+
+class LanceUpkeep:
+    """The work on a Lance table, with the functions of this module."""
+
+    def small_fragments(self, location: Location) -> int:
+        """See `small_fragments`."""
+        return small_fragments(location)
+
+    def compact(self, location: Location) -> int:
+        """See `compact`."""
+        return compact(location)
+
+    def clean(self, location: Location, retain_versions: int) -> int:
+        """See `clean`."""
+        return clean(location, retain_versions)
+
+
+class Compactor:
+    """Runs the compactions of this process.
+
+    Args:
+        upkeep: The work of a round; it may raise HeadraceError, which is logged.
+    """
+
+    def __init__(self, *, upkeep: Upkeep | None = None) -> None:
+        self._upkeep = upkeep or LanceUpkeep()
         self._running: dict[Location, threading.Thread] = {}
         self._lock = threading.Lock()
         atexit.register(self.wait, _EXIT_SECONDS)
@@ -69,13 +103,12 @@ class Compactor:
         for thread in threads:
             thread.join(seconds)
 
-    @staticmethod
-    def _run(location: Location, rules: CompactionRules, epoch: int) -> None:
+    def _run(self, location: Location, rules: CompactionRules, epoch: int) -> None:
         try:
-            if rules.is_due(epoch) or rules.is_too_many(small_fragments(location)):
-                compact(location)
+            if rules.is_due(epoch) or rules.is_too_many(self._upkeep.small_fragments(location)):
+                self._upkeep.compact(location)
                 if rules.retain_versions is not None:
-                    clean(location, rules.retain_versions)
+                    self._upkeep.clean(location, rules.retain_versions)
         except HeadraceError as error:
             _log.warning("Compaction of %s after epoch %d failed; it is retried later: %s", location, epoch, error)
 
@@ -87,12 +120,13 @@ def small_fragments(location: Location) -> int:
     return sum(size < target_rows(sizes) for size in sizes)
 
 
-def compact(location: Location, *, is_full: bool = False) -> int:
+def compact(location: Location, *, is_full: bool = False, store: LanceStore | None = None) -> int:
     """Compact small fragments, with bounded work unless ``is_full`` is set.
 
     Args:
         location: The table.
         is_full: Whether to compact all fragments below Lance's default size at once, without a bound.
+        store: The table's store; by default a new one.
 
     Returns:
         By how many the number of fragments has decreased.
@@ -100,7 +134,7 @@ def compact(location: Location, *, is_full: bool = False) -> int:
     Raises:
         StorageError: A file cannot be read or written, or another writer changed the same rows.
     """
-    dataset = LanceStore(location).open().dataset
+    dataset = (store or LanceStore(location)).open().dataset
     with translated(location, "compacting"):
         metrics = dataset.optimize.compact_files(
             target_rows_per_fragment=_STEPS[-1] if is_full else target_rows(_sizes(dataset)),

@@ -24,7 +24,8 @@ from headrace.tables.store import Merge, Snapshot
 _STAGING = "_headrace/staging"
 
 
-def _folder(query_id: str) -> str:
+def staging_folder(query_id: str) -> str:
+    """Return the folder, in the table's, that has the staging directories of a query."""
     return f"{_STAGING}/{hashlib.sha256(query_id.encode()).hexdigest()[:40]}"
 
 
@@ -32,8 +33,8 @@ def staging_for(snapshot: LanceSnapshot, location: Location, query_id: str) -> L
     """Return a new staging directory for one epoch, inside the table's; delete those of the query's earlier epochs."""
     uri = str(snapshot.dataset.uri)
     options = snapshot.dataset.latest_storage_options() or location.storage_options
-    staging = Location(f"{uri}/{_folder(query_id)}/{uuid.uuid4().hex}", dict(options))
-    _remove(Location(uri, dict(options)), _folder(query_id))
+    staging = Location(f"{uri}/{staging_folder(query_id)}/{uuid.uuid4().hex}", dict(options))
+    _remove(Location(uri, dict(options)), staging_folder(query_id))
     return staging
 
 
