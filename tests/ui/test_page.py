@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from headrace import StorageError
 from headrace.channel.channel import SinkStatistics
+from headrace.pipeline.failures import explain
 from headrace.pipeline.progress import Totals
 from headrace.ui import RunStatus, serve
 from support.browser import Browser, corner, find_browser, is_hidden, text_of
 from support.staged import Stage
-from support.statuses import busy_board, progress, tell
+from support.statuses import Clock, busy_board, progress, tell
 
 # As page.css has them.
 LIGHT, DARK = (0xF6, 0xF7, 0xF8), (0x12, 0x16, 0x1A)
@@ -143,6 +145,32 @@ def test_news_comes_by_itself_after_an_honest_beginning(browser: Browser) -> Non
     assert text_of(page, "number-rows") == "800"
     assert is_hidden(page, "empty")
     assert 4 <= stage.asked <= 7
+
+
+def test_a_query_that_is_down_idle_or_stuck_is_shown_as_such(browser: Browser) -> None:
+    """C8, C29, C30: with the reason, and when it starts again."""
+    clock = Clock()
+    board = busy_board(3, clock=clock)
+    outage = explain(StorageError("the store answered 503."))
+    board.down(outage, 12.0)
+    with serve(board, 0) as served:
+        page = browser.page(served.url)
+    assert text_of(page, "state") == "down"
+    assert text_of(page, "notice") == "the store answered 503. It starts again in 12 s."
+    board.restarted(outage)
+    board.activity("idle")
+    with serve(board, 0) as served:
+        page = browser.page(served.url)
+    assert text_of(page, "state") == "idle"
+    assert text_of(page, "number-restarts") == "1"
+    assert "after 1 failure<" in page
+    assert is_hidden(page, "notice")
+    board.activity("stuck")
+    clock.now += 700
+    with serve(board, 0) as served:
+        page = browser.page(served.url)
+    assert text_of(page, "state") == "stuck"
+    assert text_of(page, "notice").startswith("A trigger has been running for 11 min 40 s and nothing changes.")
 
 
 def test_what_a_run_says_is_text_and_never_markup(browser: Browser) -> None:

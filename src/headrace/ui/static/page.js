@@ -56,7 +56,6 @@ function lose() {
 const failure = (status) => (["failed", "down"].includes(status?.state) && status.message ? `${status.message} ` : "");
 const isBad = (status) => ["failed", "down"].includes(status?.state) || word(status) === "stuck";
 const sum = (counts) => Object.values(counts).reduce((all, each) => all + each, 0);
-const byKind = (counts) => Object.entries(counts).map(([kind, times]) => `${count(times)} ${kind}`).join(", ");
 
 // What the badge shows: a running query works, waits for rows, or is stuck.
 const word = (status) => (status?.state === "running" && ["idle", "stuck"].includes(status.activity) ? status.activity : status?.state);
@@ -126,7 +125,7 @@ function showNumbers(status, last) {
     ["seconds", "Last epoch", seconds(last.seconds), `epoch ${count(last.epoch)}`],
     ["behind", "Behind", last.lag ? short(last.lag.value) : "–", last.lag ? `${last.lag.unit} to read` : "not reported"],
     ["version", "Table version", orDash(totals.version), versions === null ? "" : `${count(versions)} kept`],
-    ["restarts", "Restarts", count(sum(status.restarts)), byKind(status.failures) || "no failures"],
+    ["restarts", "Restarts", count(sum(status.restarts)), sum(status.failures) === 1 ? "after 1 failure" : `after ${count(sum(status.failures))} failures`],
   ];
   at("numbers").replaceChildren(
     ...numbers.map(([id, name, value, note]) =>
