@@ -53,12 +53,19 @@ def test_every_command_says_what_it_does() -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (["hystory"], 2, "No such command 'hystory'"),
+        (["hystory"], 2, "No such command 'hystory'. Did you mean 'history'?"),
+        (["rnu"], 2, "No such command 'rnu'. Did you mean 'run'?"),
+        (["zzz"], 2, "No such command 'zzz'.\nHint: see headrace --help."),
+        (["run", "--folow"], 2, "No such option '--folow'. (Did you mean one of: '--follow', '--log'?)"),
         (["history"], 2, "Missing argument 'TABLE'"),
         (["history", "t", "--last", "0"], 2, "0 is not in the range"),
         (["history", "nowhere.lance"], 1, "There is no Lance table at nowhere.lance."),
         (["history", "t", "--storage", "secret"], 2, "KEY=VALUE"),
-        (["run", "nowhere.toml"], 1, "nowhere.toml cannot be read"),
+        (
+            ["run", "nowhere.toml"],
+            2,
+            "nowhere.toml cannot be read: No such file or directory.\nHint: check the path, or w",
+        ),
         (["sql", "-c", "select nope"], 1, "nope"),
     ],
 )

@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+from headrace.cli.table_options import _where_to_look
 from headrace.tables.commit.ledger import QueryRun, Task
 from headrace.tables.commit.payload import AppendPayload
 from headrace.tables.location import Location
@@ -104,7 +105,7 @@ def test_verify_says_which_epochs_it_could_not_check(table: str) -> None:
     """C6: their versions were removed: some of a query's, then all of them."""
     lance.dataset(table).cleanup_old_versions(retain_versions=2)
     lines = succeeds("verify", table).splitlines()
-    assert lines[0].split(maxsplit=1) == ["ok", "orders: epoch 3: 1 landed once, 1 row"]
+    assert lines[0].split(maxsplit=1) == ["ok", "orders: epoch 3: landed once, 1 row"]
     assert lines[1].strip().startswith("Not checked: epochs 0-2; their versions were removed by a cleanup")
     found = json.loads(succeeds("verify", table, "--json"))
     assert (found["checked"], found["unchecked"], found["problems"]) == ("3", "0-2", [])
@@ -145,3 +146,44 @@ def test_cleanup_removes_old_versions_but_none_that_a_query_needs(table: str) ->
     assert lance.dataset(table).count_rows() == 7
     land(table, 0, run="third")
     assert lance.dataset(table).count_rows() == 9
+
+
+COMMANDS = [["history"], ["verify"], ["compact"], ["cleanup", "--keep", "1"], ["forget", "--yes"]]
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=[each[0] for each in COMMANDS])
+def test_a_table_that_is_not_there_is_named_with_those_that_are(tmp_path: Path, command: list[str]) -> None:
+    """C2: similar names first; a folder that is no table is not one of them."""
+    for name in ("sales", "orders"):
+        create_table(tmp_path / f"{name}.lance", SCHEMA)
+    (tmp_path / "ordres.lance").mkdir()
+    name, *more = command
+    query = ["q"] if name == "forget" else []
+    done = headrace(name, "order.lance", *query, *more, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.splitlines() == [
+        "headrace: There is no Lance table at order.lance.",
+        "Hint: check the path; found orders.lance, sales.lance.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("table", "hint"),
+    [
+        ("made/t.lance", "check the path."),
+        ("made", "check the path; made is a folder without versions."),
+        ("nowhere/t.lance", "check the path; there is no folder nowhere."),
+        ("memory://t.lance", "check the address and the storage options."),
+        ("t/0", "check the path; found t/0.lance, t/1.lance, t/2.lance, t/3.lance, t/4.lance and 1 more."),
+        ("t", "check the path; found t/0.lance, t/1.lance, t/2.lance, t/3.lance, t/4.lance and 1 more."),
+    ],
+)
+def test_the_hint_for_a_table_that_is_not_there_says_what_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, hint: str
+) -> None:
+    """C2: and proposes no option that the command does not have."""
+    monkeypatch.chdir(tmp_path)
+    Path("made").mkdir()
+    for number in range(6):
+        Path(f"t/{number}.lance/_versions").mkdir(parents=True)
+    assert _where_to_look(table) == hint

@@ -113,7 +113,7 @@ def test_column_order_and_odd_names_do_not_matter(spark: SparkSession, tmp_path:
         (
             [(4, "x", 1), (4, "y", 2), (5, "z", 3)],
             SPARK_SCHEMA,
-            "The epoch has more than one row for the same key: one task found 1 such keys",
+            "The epoch has more than one row for the same key: one task found 1 such key",
         ),
         ([(1, "x", 1), (1, "y", 2)], SPARK_SCHEMA, "{'id': 1}"),
         ([(None, "x", 1)], SPARK_SCHEMA, "Key column 'id' holds nulls, which match no row"),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import ConfigurationError, StorageError
+from headrace import ConfigurationError
 from headrace.pipeline import Pipeline, load
 from headrace.pipeline.durations import seconds_of
 from headrace.pipeline.toml_lines import line_of
@@ -174,13 +174,13 @@ def test_what_is_wrong_is_named_with_its_line(file: Path, old: str, new: str, li
 
 def test_what_is_no_file_or_no_toml_is_an_error(tmp_path: Path) -> None:
     """C10: with the way to a file, or the line."""
-    with pytest.raises(StorageError, match=r"nowhere.toml cannot be read.*headrace init"):
+    with pytest.raises(ConfigurationError, match=r"nowhere.toml cannot be read.*headrace init"):
         load(tmp_path / "nowhere.toml")
     (tmp_path / "broken.toml").write_text("name = \n")
     with pytest.raises(ConfigurationError, match=r"broken.toml is not valid TOML: .*line 1"):
         load(tmp_path / "broken.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff")
-    with pytest.raises(StorageError, match=r"bytes.toml cannot be read"):
+    with pytest.raises(ConfigurationError, match=r"bytes.toml cannot be read"):
         load(tmp_path / "bytes.toml")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 
 from headrace._checks import kind_of
+from headrace._counts import counted
 from headrace.errors import InvalidArgumentError, SchemaMismatchError
 
 
@@ -80,7 +81,7 @@ def _first_difference(actual: pa.Schema, expected: pa.Schema) -> str:
         missing = [name for name in expected.names if name not in actual.names]
         extra = [name for name in actual.names if name not in expected.names]
         parts = [f"missing column {name!r}" for name in missing] + [f"extra column {name!r}" for name in extra]
-        return ", ".join(parts) or f"{len(actual)} columns instead of {len(expected)}"
+        return ", ".join(parts) or f"{counted(len(actual), 'column')} instead of {len(expected)}"
     if actual.names != expected.names:
         return "the columns are in another order"
     for given, wanted in zip(actual, expected, strict=True):

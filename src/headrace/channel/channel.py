@@ -19,6 +19,7 @@ from enum import Enum
 
 import pyarrow as pa
 
+from headrace._counts import counted
 from headrace.arrow.batches import batch_size_in_bytes
 from headrace.channel.queue import BatchQueue
 from headrace.channel.waiters import AsyncWaiter, wake_all
@@ -331,8 +332,8 @@ class Channel:
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise WriteTimeoutError(
-                        f"{self.name} stayed full for {timeout} s ({len(self._queue)} batches, "
-                        f"{self._queue.bytes} bytes queued).",
+                        f"{self.name} stayed full for {timeout} s ({counted(len(self._queue), 'batch')}, "
+                        f"{counted(self._queue.bytes, 'byte')} queued).",
                         hint="is a query reading it? Write again, or give it a larger capacity.",
                     )
                 self._waiting_writers += 1

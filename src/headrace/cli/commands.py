@@ -37,6 +37,17 @@ class _Commands(click.Group):
         command: click.Command = getattr(module, cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        from difflib import get_close_matches
+
+        # click looks for similar names only among commands that are imported already.
+        near = get_close_matches(args[0], _COMMANDS, n=1)
+        if near and args[0] not in _COMMANDS:
+            ctx.fail(f"No such command {args[0]!r}. Did you mean {near[0]!r}?")
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, what) for name, (_, what) in _COMMANDS.items()])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from headrace._counts import counted
 from headrace.cli.table_options import on_a_table, open_store
 
 
@@ -20,4 +21,4 @@ def compact(table: str, storage: dict[str, str], full: bool) -> None:
     store = open_store(table, storage)
     store.open()
     fewer = compact_table(store.location, is_full=full)
-    click.echo(f"Removed {fewer} fragment{'' if fewer == 1 else 's'}." if fewer else "Nothing to compact.")
+    click.echo(f"Removed {counted(fewer, 'fragment')}." if fewer else "Nothing to compact.")

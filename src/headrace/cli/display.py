@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headrace._counts import counted
 from headrace.cli.output import print_json
 from headrace.pipeline.listener import Listener
 
@@ -224,8 +225,9 @@ def _line(progress: Progress) -> str:
     elif progress.version is None:
         outcome = "no rows"
     else:
-        outcome = f"{progress.rows_landed:,} rows landed as version {progress.version}"
-    lag = f", {progress.lag[0]:,} {progress.lag[1]} behind" if progress.lag and progress.lag[0] else ""
+        outcome = f"{counted(progress.rows_landed, 'row')} landed as version {progress.version}"
+    number, unit = progress.lag or (0, "")
+    lag = f", {counted(number, unit.removesuffix('s'))} behind" if number else ""
     return (
         f"epoch {progress.epoch}: {outcome} in {progress.seconds:.2f} s "
         f"({progress.rows_in:,} in, {progress.rows_per_second:,.0f}/s){lag}"
@@ -236,7 +238,7 @@ def summary(totals: Totals) -> str:
     """Return the summary of a run, as one sentence."""
     if not (totals.epochs or totals.skipped or totals.empty):
         return "Nothing new."
-    landed = f"Landed {totals.rows:,} rows in {totals.epochs:,} epochs"
+    landed = f"Landed {counted(totals.rows, 'row')} in {counted(totals.epochs, 'epoch')}"
     more = [f"skipped {totals.skipped:,} that had landed before"] if totals.skipped else []
     more += [f"{totals.empty:,} had no rows"] if totals.empty else []
     version = [f"the table is at version {totals.version}"] if totals.version is not None else []

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import click
 
+from headrace._counts import counted
 from headrace.cli import exit_codes
 from headrace.errors import HeadraceError
 
@@ -148,11 +149,17 @@ def _writes(place: str | None) -> Iterator[Finding]:
         place = place.rstrip("/") if place else folder
         uri = f"{place}/headrace-doctor-{uuid.uuid4().hex[:8]}.lance"
         with probe_table(Location(uri)) as rows:
-            found = f"committed an epoch twice in {place}; it landed once" if rows == 1 else f"{rows} rows, not 1"
+            found = (
+                f"committed an epoch twice in {place}; it landed once"
+                if rows == 1
+                else f"{counted(rows, 'row')}, not 1"
+            )
             yield Finding("write test", _OK if rows == 1 else _BAD, found)
             with SessionContext() as session:
                 session.register_lance("t", uri)
                 count = session.sql("select x from t where x > 0").count()
             yield Finding(
-                "query test", _OK if count == rows else _BAD, f"the session read {count} of {rows} rows with SQL"
+                "query test",
+                _OK if count == rows else _BAD,
+                f"the session read {count} of {counted(rows, 'row')} with SQL",
             )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pyarrow as pa
 
+from headrace._counts import counted
 from headrace.session.render import Box
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def _box(reader: RecordBatchReader) -> None:
             click.echo(line)
         rows += batch.num_rows
     click.echo(box.foot())
-    click.echo(f"{rows:,} row{'' if rows == 1 else 's'}")
+    click.echo(counted(rows, "row"))
 
 
 def _csv(reader: RecordBatchReader) -> None:

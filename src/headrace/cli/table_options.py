@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from headrace.errors import TableNotFoundError
 
 if TYPE_CHECKING:
     from headrace.tables.lance_store import LanceStore
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+# How many tables a hint lists.
+_MOST_TABLES = 5
 
 
 def pairs(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
@@ -27,8 +34,20 @@ def pairs(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -
     return {name: value for name, _, value in found}
 
 
-def on_a_table(command: Function) -> Function:
-    """Add the argument TABLE, a URI, and the option --storage to a command."""
+def on_a_table(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the argument TABLE, a URI, and the option --storage to a command.
+
+    If there is no such table, the hint of the error lists the tables that are near.
+    """
+
+    @wraps(command)
+    def checked(table: str, **given: Any) -> Any:
+        try:
+            return command(table=table, **given)
+        except TableNotFoundError as error:
+            message = str(error).removesuffix(f" Hint: {error.hint}")
+            raise TableNotFoundError(message, hint=_where_to_look(table)) from error
+
     storage = click.option(
         "--storage",
         metavar="KEY=VALUE",
@@ -37,7 +56,7 @@ def on_a_table(command: Function) -> Function:
         help="A storage option, such as region=eu-west-1. Repeatable. Other users can see command lines: put secrets "
         "into the environment, such as AWS_SECRET_ACCESS_KEY.",
     )
-    return click.argument("table")(storage(command))
+    return click.argument("table")(storage(checked))
 
 
 def as_json(command: Function) -> Function:
@@ -51,3 +70,21 @@ def open_store(table: str, storage: Mapping[str, str]) -> LanceStore:
     from headrace.tables.location import Location
 
     return LanceStore(Location(table, dict(storage)))
+
+
+def _where_to_look(table: str) -> str:
+    """Return a hint for a table that does not exist: the Lance tables in it or beside it, similar names first."""
+    from difflib import SequenceMatcher
+
+    if "://" in table:
+        return "check the address and the storage options."
+    path = Path(table)
+    for folder in (path, path.parent):
+        found = [each.parent for each in folder.glob("*.lance/_versions")]
+        if found:
+            found.sort(key=lambda each: (-SequenceMatcher(None, each.name, path.name).ratio(), each.name))
+            more = f" and {len(found) - _MOST_TABLES} more" if len(found) > _MOST_TABLES else ""
+            return f"check the path; found {', '.join(map(str, found[:_MOST_TABLES]))}{more}."
+    if not path.parent.is_dir():
+        return f"check the path; there is no folder {path.parent}."
+    return f"check the path; {table} is a folder without versions." if path.is_dir() else "check the path."

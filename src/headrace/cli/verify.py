@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headrace._counts import counted
 from headrace.cli import exit_codes
 from headrace.cli.output import print_json
 from headrace.cli.table_options import as_json, on_a_table, open_store
@@ -13,7 +14,6 @@ from headrace.cli.table_options import as_json, on_a_table, open_store
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from headrace.tables.commit.epochs import Epochs
     from headrace.tables.manage.verify import Account
 
 
@@ -65,15 +65,11 @@ def _print(account: Account) -> None:
 def _not_checked(account: Account) -> Iterator[str]:
     if account.unchecked:
         yield (
-            f"Not checked: {_epochs(account.unchecked)}; their versions were removed by a cleanup, or the query was "
+            f"Not checked: {account.unchecked.named}; their versions were removed by a cleanup, or the query was "
             f"forgotten since."
         )
     if account.without:
-        yield f"Not in the table: {_epochs(account.without)}; they were lost with an earlier table, which was accepted."
-
-
-def _epochs(epochs: Epochs) -> str:
-    return f"epochs {epochs}" if len(epochs) > 1 else f"epoch {epochs}"
+        yield f"Not in the table: {account.without.named}; they were lost with an earlier table, which was accepted."
 
 
 def _summary(account: Account) -> str:
@@ -81,7 +77,12 @@ def _summary(account: Account) -> str:
         is_new = not account.unchecked and not account.without
         return "nothing has landed yet" if is_new else "no epoch can be checked"
     if account.problems:
-        return _epochs(account.checked)
-    empty = f", {len(account.empty)} empty" if account.empty else ""
-    rows = f"{account.rows:,} row{'' if account.rows == 1 else 's'}"
-    return f"{_epochs(account.checked)}: {len(account.landed)} landed once{empty}, {rows}"
+        return account.checked.named
+    return f"{account.checked.named}: {_outcome(account)}, {counted(account.rows, 'row')}"
+
+
+def _outcome(account: Account) -> str:
+    if len(account.checked) == 1 and len(account.landed) + len(account.empty) == 1:
+        return "landed once" if account.landed else "empty"
+    empty = f", {len(account.empty):,} empty" if account.empty else ""
+    return f"{len(account.landed):,} landed once{empty}"

@@ -12,7 +12,7 @@ from typing import Any, Literal, NoReturn
 
 import msgspec
 
-from headrace.errors import ConfigurationError, StorageError
+from headrace.errors import ConfigurationError
 from headrace.pipeline.durations import seconds_of
 from headrace.pipeline.toml_lines import line_of
 
@@ -159,14 +159,16 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
     """Read a pipeline file. Relative paths are relative to the file; ``${NAME}`` is an environment variable.
 
     Raises:
-        StorageError: The file cannot be read.
-        ConfigurationError: The content is not valid; the message names the file, the line and the key.
+        ConfigurationError: The file cannot be read, or its content is not valid; then the message names the file, the
+            line and the key.
     """
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise StorageError(
-            f"{path} cannot be read: {error}", hint="check the path, or write an example with headrace init."
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ConfigurationError(
+            f"The pipeline file {path} cannot be read: {why}.",
+            hint="check the path, or write an example with headrace init.",
         ) from None
     try:
         raw = tomllib.loads(text)

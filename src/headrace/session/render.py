@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 
+from headrace._counts import counted
+
 _WIDEST = 40
 
 
@@ -58,7 +60,7 @@ def render_table(table: pa.Table, more: bool) -> str:
     batches = table.to_batches()
     box = Box(table.schema, batches)
     rows = [line for batch in batches for line in box.lines(batch)]
-    count = f"{table.num_rows} row{'' if table.num_rows == 1 else 's'}"
+    count = counted(table.num_rows, "row")
     footer = f"first {count}; there are more" if more else count
     return "\n".join([box.head(), *rows, box.foot(), footer])
 

@@ -38,6 +38,11 @@ class Epochs:
     def __str__(self) -> str:
         return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in self.ranges)
 
+    @property
+    def named(self) -> str:
+        """The epochs with their noun: ``epoch 3``, ``epochs 3-5``."""
+        return f"epoch {self}" if len(self) == 1 else f"epochs {self}"
+
     def __bool__(self) -> bool:
         return bool(self.ranges)
 

@@ -253,9 +253,10 @@ class StampReader:
 
     def _report_gap(self, missing: Sequence[int], found: Stamp | None) -> None:
         span = f"{min(missing)}" if len(missing) == 1 else f"{min(missing)} to {max(missing)}"
+        verb = "was" if len(missing) == 1 else "were"
         what = (
-            f"{len(missing)} of the table's versions ({span}) were removed before query {self.rules.query_id!r} could "
-            f"read them"
+            f"{len(missing)} of the table's versions ({span}) {verb} removed before query "
+            f"{self.rules.query_id!r} could read {'it' if len(missing) == 1 else 'them'}"
         )
         if self.rules.on_history_gap == "fail":
             raise HistoryGapError(

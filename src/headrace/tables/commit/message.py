@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from headrace._counts import counted
 from headrace.errors import LandingError
 from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.store import Column
@@ -66,7 +67,7 @@ class TaskMessage:
         text = json.dumps(value, separators=(",", ":"))
         if len(text) > MAX_BYTES:
             raise LandingError(
-                f"Partition {self.partition} wrote {len(self.fragments)} files: too many for one message.",
+                f"Partition {self.partition} wrote {counted(len(self.fragments), 'file')}: too many for one message.",
                 hint="raise maxRowsPerFile or maxBytesPerFile, or repartition.",
             )
         return text

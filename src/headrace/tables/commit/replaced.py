@@ -54,10 +54,9 @@ def undoing(replacing: Sequence[Entry], stamped_at: int) -> Entry | None:
 
 def lost(query_id: str, epoch: int, checkpoint: str, lost: Epochs, table: str) -> TableReplacedError:
     """The table has no stamp of the query, although the checkpoint has earlier epochs."""
-    which = f"epochs {lost}" if len(lost) > 1 else f"epoch {lost}"
     return TableReplacedError(
         f"Query {query_id!r} continues with epoch {epoch} of checkpoint {checkpoint}, but {table} does not have "
-        f"{which}: the table was dropped, replaced or restored to an earlier state, the checkpoint was used with "
+        f"{lost.named}: the table was dropped, replaced or restored to an earlier state, the checkpoint was used with "
         f"another table, or the sink was not called for every epoch. Nothing was changed.",
         hint="put the table back as it was; or begin again with a new checkpoint and a new streamingQueryId (in a "
         f"pipeline file, a new name), which lands everything the source still has; or set {_ACCEPT}: the query then "

@@ -187,9 +187,8 @@ def _doubled(landed: Iterable[Event]) -> Iterable[str]:
 
 def _missing(missing: Epochs, checkpoint: Checkpoint | None) -> Iterable[str]:
     if missing:
-        which = f"epochs {missing}" if len(missing) > 1 else f"epoch {missing}"
         yield (
-            f"No version has rows of {which}, and there is no record that there were none, but "
+            f"No version has rows of {missing.named}, and there is no record that there were none, but "
             f"{'later epochs landed' if checkpoint is None else 'the checkpoint records all as done'}."
         )
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from lance.fragment import write_fragments
 from lance.schema import LanceSchema
 
+from headrace._counts import counted
 from headrace.arrow.align import Alignment
 from headrace.errors import SchemaMismatchError
 from headrace.tables.commit.ledger import Task
@@ -132,8 +133,8 @@ class _Rows:
             if twice.num_rows:
                 example = twice.slice(0, 1).to_pylist()[0]
                 raise SchemaMismatchError(
-                    f"The epoch has more than one row for the same key: one task found {twice.num_rows} such keys, "
-                    f"for example {example}.",
+                    f"The epoch has more than one row for the same key: one task found "
+                    f"{counted(twice.num_rows, 'such key')}, for example {example}.",
                     hint="keep one row per key in the query, for example the newest.",
                 )
 
