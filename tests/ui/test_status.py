@@ -50,7 +50,7 @@ def test_a_new_board_says_that_it_has_no_events() -> None:
         "now": 5.0,
         "started": 5.0,
         "ended": None,
-        "totals": {"epochs": 0, "skipped": 0, "empty": 0, "rows": 0, "version": None},
+        "totals": {"epochs": 0, "skipped": 0, "empty": 0, "rows": 0, "version": None, "null_rows": 0},
         "epochs": [],
         "push_tables": [],
     }
@@ -70,6 +70,7 @@ def test_an_epoch_is_shown_as_it_was_reported() -> None:
             "epoch": 7,
             "rows_in": 500,
             "rows_landed": 400,
+            "null_rows": 0,
             "rows_per_second": 2000.0,
             "seconds": 0.25,
             "phases": {
@@ -86,7 +87,7 @@ def test_an_epoch_is_shown_as_it_was_reported() -> None:
             "fragments": 4,
         }
     ]
-    assert told["totals"] == {"epochs": 1, "skipped": 0, "empty": 0, "rows": 400, "version": 9}
+    assert told["totals"] == {"epochs": 1, "skipped": 0, "empty": 0, "rows": 400, "version": 9, "null_rows": 0}
 
 
 def test_a_snapshot_stays_as_it_was() -> None:

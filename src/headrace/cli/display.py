@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from headrace.pipeline.config import Pipeline
     from headrace.pipeline.progress import Progress, Totals
 
+_NULL_ROWS_HINT = (
+    'Spark reads a malformed line as such a row. The section "Rows that Spark changes silently" of docs/command.md '
+    "says how to stop at it, keep it or drop it."
+)
 _LAST_EPOCHS = 8
 _BAR = 24
 _COLORS = {"reading ahead": "blue", "planning": "cyan", "writing": "green", "committing": "yellow", "noting": "magenta"}
@@ -87,7 +91,7 @@ class _Lines:
         click.echo("Stopping after this epoch. Press Ctrl-C again to stop immediately.")
 
     def end(self, totals: Totals) -> None:
-        click.echo(summary(totals))
+        click.echo(_ending(totals))
 
 
 class _Live:
@@ -138,7 +142,7 @@ class _Live:
         click.echo(self._title)
         for progress in self._epochs:
             click.echo(_line(progress))
-        click.echo(summary(totals))
+        click.echo(_ending(totals))
 
     def _draw(self, totals: Totals | None) -> None:
         from rich.console import Group
@@ -153,7 +157,7 @@ class _Live:
             table.add_row(
                 str(each.epoch),
                 f"{each.rows_in:,}",
-                "skipped" if each.was_skipped else f"{each.rows_landed:,}",
+                "skipped" if each.was_skipped else f"{each.rows_landed:,}{_nulls(each.null_rows, ' ({} null)')}",
                 f"{each.rows_per_second:,.0f}",
                 f"{each.seconds:.2f}",
                 "" if each.version is None else str(each.version),
@@ -184,13 +188,19 @@ def _bar(progress: Progress) -> Any:
     return bar
 
 
+def _nulls(count: int, text: str) -> str:
+    """Return the text with the number of null rows; nothing if there is none."""
+    return text.format(f"{count:,}") if count else ""
+
+
 def _line(progress: Progress) -> str:
     if progress.was_skipped:
         outcome = "skipped, had landed before"
     elif progress.version is None:
         outcome = "no rows"
     else:
-        outcome = f"{progress.rows_landed:,} rows landed as version {progress.version}"
+        nulls = _nulls(progress.null_rows, ", {} of them null in every column,")
+        outcome = f"{progress.rows_landed:,} rows landed as version {progress.version}{nulls}"
     lag = f", {progress.lag[0]:,} {progress.lag[1]} behind" if progress.lag and progress.lag[0] else ""
     return (
         f"epoch {progress.epoch}: {outcome} in {progress.seconds:.2f} s "
@@ -202,8 +212,14 @@ def summary(totals: Totals) -> str:
     """Return the summary of a run, as one sentence."""
     if not (totals.epochs or totals.skipped or totals.empty):
         return "Nothing new."
-    landed = f"Landed {totals.rows:,} rows in {totals.epochs:,} epochs"
+    nulls = _nulls(totals.null_rows, ", {} of them null in every column")
+    landed = f"Landed {totals.rows:,} rows in {totals.epochs:,} epochs{nulls}"
     more = [f"skipped {totals.skipped:,} that had landed before"] if totals.skipped else []
     more += [f"{totals.empty:,} had no rows"] if totals.empty else []
     version = [f"the table is at version {totals.version}"] if totals.version is not None else []
     return "; ".join([landed, *more, *version]) + "."
+
+
+def _ending(totals: Totals) -> str:
+    """Return the summary, with a hint if rows look like malformed lines of the source."""
+    return f"{summary(totals)}\nHint: {_NULL_ROWS_HINT}" if totals.null_rows else summary(totals)

@@ -37,6 +37,7 @@ class Progress:
         was_skipped: Whether it was skipped because it had landed before.
         lag: How far the pipeline is behind its source, and the unit; None if the source does not report it, such as
             files.
+        null_rows: Rows that landed and are null in every column.
     """
 
     epoch: int
@@ -48,6 +49,7 @@ class Progress:
     version: int | None = None
     was_skipped: bool = False
     lag: tuple[int, str] | None = None
+    null_rows: int = 0
 
 
 @dataclass(slots=True)
@@ -60,6 +62,7 @@ class Totals:
         empty: Epochs without rows.
         rows: Rows that landed.
         version: The newest known version of the table.
+        null_rows: Rows that landed and are null in every column.
     """
 
     epochs: int = 0
@@ -67,6 +70,7 @@ class Totals:
     empty: int = 0
     rows: int = 0
     version: int | None = None
+    null_rows: int = 0
 
     def add(self, progress: Progress) -> None:
         """Add one epoch."""
@@ -78,6 +82,7 @@ class Totals:
         else:
             self.epochs += 1
             self.rows += progress.rows_landed
+            self.null_rows += progress.null_rows
 
 
 @dataclass
@@ -116,6 +121,7 @@ class Reports:
             landed.version,
             landed.was_skipped,
             _lag(event.get("sources", [])),
+            landed.null_rows,
         )
 
 

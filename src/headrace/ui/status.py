@@ -24,7 +24,7 @@ STOPPING = "stopping"
 ENDED = "ended"
 FAILED = "failed"
 
-_NOTHING = {"epochs": 0, "skipped": 0, "empty": 0, "rows": 0, "version": None}
+_NOTHING = {"epochs": 0, "skipped": 0, "empty": 0, "rows": 0, "version": None, "null_rows": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +43,7 @@ class _Epoch:
             "epoch": progress.epoch,
             "rows_in": progress.rows_in,
             "rows_landed": progress.rows_landed,
+            "null_rows": progress.null_rows,
             "rows_per_second": progress.rows_per_second,
             "seconds": progress.seconds,
             "phases": dict(progress.phases),
