@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from headrace.cli.amounts import amount
 from headrace.cli.display import display
 from headrace.pipeline.progress import Progress, Totals
 
@@ -51,6 +52,43 @@ def test_null_rows_are_in_the_live_table(capsys: pytest.CaptureFixture[str], mon
     out = "\n".join(printed(capsys, replace(EPOCH, null_rows=3)))
     assert "1,000 (3 null)" in out
     assert "Landed 1,000 rows in 1 epochs, 3 of them null in every column;" in out
+
+
+def test_the_lag_is_shown_in_units_that_people_read(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C26, C15: in numbers for machines; nothing is said of a source that was read to its end."""
+    behind = replace(EPOCH, lag={"files": 1, "bytes": 1_234_567})
+    epochs = (behind, replace(EPOCH, lag={"files": 0, "bytes": 0}), EPOCH, replace(EPOCH, lag={"versions": 1_200}))
+    lines = printed(capsys, *epochs)
+    tails = [line.rpartition("505/s)")[2] for line in lines[:4]]
+    assert tails == [", 1 file, 1.2 MB behind", "", "", ", 1,200 versions behind"]
+    events = [json.loads(line) for line in printed(capsys, *epochs, is_json=True)][:4]
+    assert [event["lag"] for event in events] == [1, 0, None, 1_200]
+    assert [event.get("lag_unit") for event in events] == ["files", "files", None, "versions"]
+    assert [event["lags"] for event in events] == [dict(epoch.lag) for epoch in epochs]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "150")
+    assert "1 file, 1.2 MB  " in "\n".join(printed(capsys, behind))
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0, "0 bytes"),
+        (1, "1 byte"),
+        (999, "999 bytes"),
+        (1_000, "1.0 kB"),
+        (999_949, "999.9 kB"),
+        (999_950, "1.0 MB"),
+        (5_500_000_000_000_000, "5.5 PB"),
+        (10**19, "10000.0 PB"),
+    ],
+)
+def test_bytes_have_the_largest_unit_that_leaves_a_number_above_one(value: int, expected: str) -> None:
+    """C26: rounded before the unit is chosen."""
+    assert amount(value, "bytes") == expected
 
 
 def test_null_rows_of_a_skipped_epoch_are_not_counted_again() -> None:

@@ -82,7 +82,7 @@ def test_an_epoch_is_shown_as_it_was_reported() -> None:
             },
             "version": 9,
             "was_skipped": False,
-            "lag": {"value": 3, "unit": "files"},
+            "lag": {"files": 3, "bytes": 3_703_701},
             "versions": 9,
             "fragments": 4,
         }

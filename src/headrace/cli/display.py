@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from headrace.cli.amounts import lag_text
 from headrace.cli.output import print_json
 
 if TYPE_CHECKING:
@@ -67,8 +68,11 @@ class _Json:
         print_json({"event": "begin", "pipeline": pipeline.name, "table": pipeline.table.uri})
 
     def epoch(self, progress: Progress, totals: Totals) -> None:
-        lag = {"lag": progress.lag[0], "lag_unit": progress.lag[1]} if progress.lag else {"lag": None}
-        print_json({"event": "epoch", **asdict(progress), **lag, "skipped_so_far": totals.skipped})
+        first = next(iter(progress.lag.items()), None)
+        lag = {"lag": first[1], "lag_unit": first[0]} if first else {"lag": None}
+        print_json(
+            {"event": "epoch", **asdict(progress), **lag, "lags": progress.lag, "skipped_so_far": totals.skipped}
+        )
 
     def stopping(self) -> None:
         print_json({"event": "stopping"})
@@ -161,7 +165,7 @@ class _Live:
                 f"{each.rows_per_second:,.0f}",
                 f"{each.seconds:.2f}",
                 "" if each.version is None else str(each.version),
-                f"{each.lag[0]:,} {each.lag[1]}" if each.lag else "",
+                lag_text(each.lag),
                 _bar(each),
             )
         parts: list[RenderableType] = [Text(self._title, style="bold")] if self._title else []
@@ -201,7 +205,7 @@ def _line(progress: Progress) -> str:
     else:
         nulls = _nulls(progress.null_rows, ", {} of them null in every column,")
         outcome = f"{progress.rows_landed:,} rows landed as version {progress.version}{nulls}"
-    lag = f", {progress.lag[0]:,} {progress.lag[1]} behind" if progress.lag and progress.lag[0] else ""
+    lag = f", {lag_text(progress.lag)} behind" if any(progress.lag.values()) else ""
     return (
         f"epoch {progress.epoch}: {outcome} in {progress.seconds:.2f} s "
         f"({progress.rows_in:,} in, {progress.rows_per_second:,.0f}/s){lag}"

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import ConfigurationError, ExecutionError, HeadraceError, PlanError
+from headrace.pipeline.file_lag import FileLag
 from headrace.pipeline.progress import Progress, Reports, Totals
 from headrace.spark.foreach_batch import LanceSink
 
@@ -65,7 +66,7 @@ class Job:
         self._spark = spark
         self._follow = follow
         self._stop = stop or Stop()
-        self._reports = Reports()
+        self._reports = Reports(file_lag=FileLag(pipeline))
         self._failure: Exception | None = None
         table = pipeline.table
         self._sink = LanceSink(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -40,6 +40,7 @@ class Metrics:
         yield GaugeMetricFamily("headrace_up", "1 while the run is active, 0 after it ended or failed.", value=is_up)
         if epochs:
             yield from _of_epoch(epochs[-1])
+            yield from _of_lag(epochs)
         yield from _gauge("headrace_table_version", "The newest known version of the table.", totals["version"])
         fragments = next((each["fragments"] for each in reversed(epochs) if each["fragments"] is not None), None)
         yield from _gauge("headrace_table_fragments", "The table's fragments when last counted.", fragments)
@@ -53,10 +54,17 @@ def _of_epoch(epoch: dict[str, Any]) -> Iterator[Metric]:
     for name, seconds in epoch["phases"].items():
         phases.add_metric([name], seconds)
     yield phases
-    if epoch["lag"] is not None:
-        lag = GaugeMetricFamily("headrace_lag", "How far behind its source the run is.", labels=["unit"])
-        lag.add_metric([epoch["lag"]["unit"]], epoch["lag"]["value"])
-        yield lag
+
+
+def _of_lag(epochs: Sequence[dict[str, Any]]) -> Iterator[Metric]:
+    """Yield the newest lag that is known: not every epoch has one."""
+    known = next((each["lag"] for each in reversed(epochs) if each["lag"] is not None), None)
+    if known is None:
+        return
+    lag = GaugeMetricFamily("headrace_lag", "How far behind its source the run was when last known.", labels=["unit"])
+    for unit, value in known.items():
+        lag.add_metric([unit], value)
+    yield lag
 
 
 def _gauge(name: str, what: str, value: float | None) -> Iterator[Metric]:

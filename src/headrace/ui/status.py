@@ -49,7 +49,7 @@ class _Epoch:
             "phases": dict(progress.phases),
             "version": progress.version,
             "was_skipped": progress.was_skipped,
-            "lag": {"value": progress.lag[0], "unit": progress.lag[1]} if progress.lag else None,
+            "lag": dict(progress.lag) or None,
             "versions": self.versions,
             "fragments": self.fragments,
         }
