@@ -22,13 +22,15 @@ from headrace import (
     TableNotFoundError,
     TableReplacedError,
 )
-from headrace.pipeline import load
+from headrace.pipeline import file_lag, load
+from headrace.pipeline.file_lag import FileLag
 from headrace.pipeline.progress import Progress, Totals
 from headrace.pipeline.runner import Job, Stop
 from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.manage import checkpoint as checkpoints
 from headrace.tables.manage.verify import verify
+from support.deadlines import PROGRAM_SECONDS
 from support.hearing import Hearing
 from support.lance_tables import LanceTable
 
@@ -130,8 +132,32 @@ def test_a_lance_source_tells_how_far_behind_the_pipeline_is(job: Callable[..., 
     source = '{ format = "lance", path = "from.lance", options = { startingVersion = 1, maxFilesPerTrigger = 1 } }'
     told: list[Progress] = []
     job(source=source).run(Hearing(lambda progress, _: told.append(progress)))
-    assert [progress.lag for progress in told] == [(2, "versions"), (1, "versions"), (0, "versions")]
+    assert [progress.lag for progress in told] == [{"versions": 2}, {"versions": 1}, {"versions": 0}]
     assert [row["id"] for row in rows(folder)] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("step", ["", '[[step]]\nsql = "SELECT * FROM source UNION ALL SELECT * FROM source"\n'])
+def test_a_source_of_files_reports_how_many_are_unread(
+    job: Callable[..., Job], folder: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C15, C26: after each epoch, and in a second run too."""
+    # On a busy machine a count may take longer than it may otherwise.
+    monkeypatch.setitem(FileLag.__init__.__kwdefaults__, "patience", PROGRAM_SECONDS)
+    monkeypatch.setattr(file_lag, "_MAX_CREDIT_SECONDS", PROGRAM_SECONDS)
+    sizes = [os.path.getsize(folder / "in" / f"{number}.json") for number in range(4)]
+    told: list[Progress] = []
+    job(step).run(lambda progress, _: told.append(progress))
+    assert [progress.lag for progress in told] == [
+        {"files": 3, "bytes": sum(sizes[1:])},
+        {"files": 2, "bytes": sum(sizes[2:])},
+        {"files": 1, "bytes": sizes[3]},
+        {"files": 0, "bytes": 0},
+    ]
+    for number in (4, 5):
+        shutil.copy(folder / "in" / "0.json", folder / "in" / f"{number} again.json")
+    told.clear()
+    job(step).run(lambda progress, _: told.append(progress))
+    assert [progress.lag for progress in told] == [{"files": 1, "bytes": sizes[0]}, {"files": 0, "bytes": 0}]
 
 
 def test_an_epoch_without_rows_and_one_that_had_landed_are_reported(job: Callable[..., Job], folder: Path) -> None:

@@ -21,7 +21,7 @@ def progress(
         {name: part * seconds for name, part in parts.items()},
         epoch + 2,
         skipped,
-        None if lag is None else (lag, "files"),
+        {} if lag is None else {"files": lag, "bytes": lag * 1_234_567},
     )
 
 

@@ -42,7 +42,7 @@ def test_a_message_survives_the_way_through_text(
 ) -> None:
     """L29: what a task reports is what the driver commits."""
     rows = sum(fragment["physical_rows"] for fragment in fragments)
-    sent = TaskMessage(partition, rows, tuple(fragments), columns, run, epoch)
+    sent = TaskMessage(partition, rows, tuple(fragments), columns, run, epoch, rows // 2)
     assert TaskMessage.from_json(sent.to_json()) == sent
 
 
@@ -94,7 +94,7 @@ def test_a_path_is_a_data_files_name_and_nothing_else(path: object) -> None:
 
 
 SPOILED = [
-    ("version", 2),
+    ("version", 3),
     ("version", "1"),
     ("version", None),
     ("partition", -1),
@@ -130,6 +130,10 @@ SPOILED = [
     ("run", ["a", "b", "c"]),
     ("epoch", -1),
     ("epoch", "7"),
+    ("null_rows", -1),
+    ("null_rows", 3),
+    ("null_rows", None),
+    ("null_rows", True),
 ]
 
 
@@ -141,7 +145,7 @@ def test_a_message_that_is_wrong_anywhere_is_refused(where: str, value: object) 
 
 
 @pytest.mark.parametrize(
-    "where", ["version", "partition", "rows", "fragments", "columns", "run", "epoch", "fragments.0.files"]
+    "where", ["version", "partition", "rows", "fragments", "columns", "run", "epoch", "null_rows", "fragments.0.files"]
 )
 def test_a_message_without_a_part_is_refused(where: str) -> None:
     """L29"""
@@ -171,8 +175,18 @@ def test_what_is_no_message_at_all_is_refused(text: str) -> None:
 
 def test_a_message_of_another_release_is_refused() -> None:
     """L29: the executors' and the driver's must be the same."""
-    with pytest.raises(LandingError, match=r"version 2 and this driver reads version 1.*same release"):
-        TaskMessage.from_json(spoiled("version", 2))
+    with pytest.raises(LandingError, match=r"version 3 and this driver reads versions 1 and 2.*same release"):
+        TaskMessage.from_json(spoiled("version", 3))
+
+
+def test_a_message_of_the_version_before_is_read() -> None:
+    """C25, L29: it does not count null rows, and is otherwise the same."""
+    old = good()
+    old["version"] = 1
+    del old["null_rows"]
+    found = TaskMessage.from_json(json.dumps(old))
+    assert found == TaskMessage.from_json(json.dumps(good()))
+    assert found.null_rows == 0
 
 
 def test_a_message_is_only_so_large() -> None:

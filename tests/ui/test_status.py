@@ -50,7 +50,7 @@ def test_a_new_board_says_that_it_has_no_events() -> None:
         "now": 5.0,
         "started": 5.0,
         "ended": None,
-        "totals": {"epochs": 0, "skipped": 0, "empty": 0, "rows": 0, "version": None},
+        "totals": {"epochs": 0, "skipped": 0, "empty": 0, "rows": 0, "version": None, "null_rows": 0},
         "activity": None,
         "activity_since": 5.0,
         "last_success": None,
@@ -77,6 +77,7 @@ def test_an_epoch_is_shown_as_it_was_reported() -> None:
             "epoch": 7,
             "rows_in": 500,
             "rows_landed": 400,
+            "null_rows": 0,
             "rows_per_second": 2000.0,
             "seconds": 0.25,
             "phases": {
@@ -88,12 +89,12 @@ def test_an_epoch_is_shown_as_it_was_reported() -> None:
             },
             "version": 9,
             "was_skipped": False,
-            "lag": {"value": 3, "unit": "files"},
+            "lag": {"files": 3, "bytes": 3_703_701},
             "versions": 9,
             "fragments": 4,
         }
     ]
-    assert told["totals"] == {"epochs": 1, "skipped": 0, "empty": 0, "rows": 400, "version": 9}
+    assert told["totals"] == {"epochs": 1, "skipped": 0, "empty": 0, "rows": 400, "version": 9, "null_rows": 0}
 
 
 def test_a_snapshot_stays_as_it_was() -> None:

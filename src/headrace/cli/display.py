@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headrace._counts import counted
+from headrace.cli.amounts import lag_text
 from headrace.cli.output import print_json
 from headrace.pipeline.listener import Listener
 
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from headrace.pipeline.failures import Failure
     from headrace.pipeline.progress import Progress, Totals
 
+_NULL_ROWS_HINT = (
+    'Spark reads a malformed line as such a row. The section "Rows that Spark changes silently" of docs/command.md '
+    "says how to stop at it, keep it or drop it."
+)
 _LAST_EPOCHS = 8
 _BAR = 24
 _COLORS = {"reading ahead": "blue", "planning": "cyan", "writing": "green", "committing": "yellow", "noting": "magenta"}
@@ -61,8 +66,10 @@ class _Json(Display):
         print_json({"event": "begin", "pipeline": pipeline.name, "table": pipeline.table.uri})
 
     def epoch(self, progress: Progress, totals: Totals) -> None:
-        lag = {"lag": progress.lag[0], "lag_unit": progress.lag[1]} if progress.lag else {"lag": None}
-        print_json({"event": "epoch", "time": _now(), **asdict(progress), **lag, "skipped_so_far": totals.skipped})
+        first = next(iter(progress.lag.items()), None)
+        lag = {"lag": first[1], "lag_unit": first[0]} if first else {"lag": None}
+        more = {**lag, "lags": progress.lag, "skipped_so_far": totals.skipped}
+        print_json({"event": "epoch", "time": _now(), **asdict(progress), **more})
 
     def failed(self, failure: Failure, pause: float | None) -> None:
         print_json(
@@ -106,7 +113,7 @@ class _Lines(Display):
         click.echo("Stopping after this epoch. Press Ctrl-C again to stop immediately.")
 
     def end(self, totals: Totals) -> None:
-        click.echo(summary(totals))
+        click.echo(_ending(totals))
 
 
 class _Live(Display):
@@ -165,7 +172,7 @@ class _Live(Display):
         click.echo(self._title)
         for progress in self._epochs:
             click.echo(_line(progress))
-        click.echo(summary(totals))
+        click.echo(_ending(totals))
 
     def _draw(self, totals: Totals | None) -> None:
         from rich.console import Group
@@ -180,11 +187,11 @@ class _Live(Display):
             table.add_row(
                 str(each.epoch),
                 f"{each.rows_in:,}",
-                "skipped" if each.was_skipped else f"{each.rows_landed:,}",
+                "skipped" if each.was_skipped else f"{each.rows_landed:,}{_nulls(each.null_rows, ' ({} null)')}",
                 f"{each.rows_per_second:,.0f}",
                 f"{each.seconds:.2f}",
                 "" if each.version is None else str(each.version),
-                f"{each.lag[0]:,} {each.lag[1]}" if each.lag else "",
+                lag_text(each.lag),
                 _bar(each),
             )
         parts: list[RenderableType] = [Text(self._title, style="bold")] if self._title else []
@@ -219,15 +226,20 @@ def _down(failure: Failure, pause: float) -> str:
     return f"The query failed ({failure.kind}) and starts again in {pause:.0f} s: {failure.error}"
 
 
+def _nulls(count: int, text: str) -> str:
+    """Return the text with the number of null rows; nothing if there is none."""
+    return text.format(f"{count:,}") if count else ""
+
+
 def _line(progress: Progress) -> str:
     if progress.was_skipped:
         outcome = "skipped, had landed before"
     elif progress.version is None:
         outcome = "no rows"
     else:
-        outcome = f"{counted(progress.rows_landed, 'row')} landed as version {progress.version}"
-    number, unit = progress.lag or (0, "")
-    lag = f", {counted(number, unit.removesuffix('s'))} behind" if number else ""
+        nulls = _nulls(progress.null_rows, ", {} of them null in every column,")
+        outcome = f"{counted(progress.rows_landed, 'row')} landed as version {progress.version}{nulls}"
+    lag = f", {lag_text(progress.lag)} behind" if any(progress.lag.values()) else ""
     return (
         f"epoch {progress.epoch}: {outcome} in {progress.seconds:.2f} s "
         f"({progress.rows_in:,} in, {progress.rows_per_second:,.0f}/s){lag}"
@@ -238,8 +250,14 @@ def summary(totals: Totals) -> str:
     """Return the summary of a run, as one sentence."""
     if not (totals.epochs or totals.skipped or totals.empty):
         return "Nothing new."
-    landed = f"Landed {counted(totals.rows, 'row')} in {counted(totals.epochs, 'epoch')}"
+    nulls = _nulls(totals.null_rows, ", {} of them null in every column")
+    landed = f"Landed {counted(totals.rows, 'row')} in {counted(totals.epochs, 'epoch')}{nulls}"
     more = [f"skipped {totals.skipped:,} that had landed before"] if totals.skipped else []
     more += [f"{totals.empty:,} had no rows"] if totals.empty else []
     version = [f"the table is at version {totals.version}"] if totals.version is not None else []
     return "; ".join([landed, *more, *version]) + "."
+
+
+def _ending(totals: Totals) -> str:
+    """Return the summary, with a hint if rows look like malformed lines of the source."""
+    return f"{summary(totals)}\nHint: {_NULL_ROWS_HINT}" if totals.null_rows else summary(totals)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace.pipeline.file_lag import FileLag
     from headrace.tables.commit.landed import Landed
 
 # Our phases of an epoch, each with Spark's names in durationMs.
@@ -20,6 +21,8 @@ _PHASES = {
 _RUNS = "addBatch"
 # A metric of the Kafka source.
 _BEHIND = "avgOffsetsBehindLatest"
+# In an offset of the file source.
+_FILE_BATCH = "logOffset"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +38,8 @@ class Progress:
         phases: The seconds of each phase.
         version: The version that landed its rows; None if it had none.
         was_skipped: Whether it was skipped because it had landed before.
-        lag: How far the pipeline is behind its source, and the unit; None if the source does not report it, such as
-            files.
+        lag: How far the pipeline is behind its source, by unit; empty if it is not known.
+        null_rows: Rows that landed and are null in every column.
     """
 
     epoch: int
@@ -47,7 +50,8 @@ class Progress:
     phases: Mapping[str, float]
     version: int | None = None
     was_skipped: bool = False
-    lag: tuple[int, str] | None = None
+    lag: Mapping[str, int] = field(default_factory=dict)
+    null_rows: int = 0
 
 
 @dataclass(slots=True)
@@ -60,6 +64,7 @@ class Totals:
         empty: Epochs without rows.
         rows: Rows that landed.
         version: The newest known version of the table.
+        null_rows: Rows that landed and are null in every column.
     """
 
     epochs: int = 0
@@ -67,6 +72,7 @@ class Totals:
     empty: int = 0
     rows: int = 0
     version: int | None = None
+    null_rows: int = 0
 
     @property
     def ended(self) -> int:
@@ -83,13 +89,20 @@ class Totals:
         else:
             self.epochs += 1
             self.rows += progress.rows_landed
+            self.null_rows += progress.null_rows
 
 
 @dataclass
 class Reports:
-    """The epochs that the sink has landed, and for which Spark has not reported progress yet."""
+    """The epochs that the sink has landed, and for which Spark has not reported progress yet.
+
+    Attributes:
+        landed: These epochs.
+        file_lag: Counts the unread files, if the source is of files.
+    """
 
     landed: dict[int, Landed] = field(default_factory=dict)
+    file_lag: FileLag | None = None
 
     def note(self, landed: Landed) -> None:
         """Record an epoch that the sink has landed or skipped."""
@@ -120,19 +133,23 @@ class Reports:
             phases,
             landed.version,
             landed.was_skipped,
-            _lag(event.get("sources", [])),
+            self._lag(event.get("sources", [])),
+            landed.null_rows,
         )
 
-
-def _lag(sources: list[Mapping[str, Any]]) -> tuple[int, str] | None:
-    for source in sources:
-        metrics = source.get("metrics") or {}
-        if _BEHIND in metrics:
-            return round(float(metrics[_BEHIND])), "offsets"
-        end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
-        if isinstance(end, Mapping) and isinstance(latest, Mapping) and "version" in end and "version" in latest:
-            return max(0, int(latest["version"]) - int(end["version"])), "versions"
-    return None
+    def _lag(self, sources: list[Mapping[str, Any]]) -> Mapping[str, int]:
+        for source in sources:
+            metrics = source.get("metrics") or {}
+            if _BEHIND in metrics:
+                return {"offsets": round(float(metrics[_BEHIND]))}
+            end, latest = _offset(source.get("endOffset")), _offset(source.get("latestOffset"))
+            if not isinstance(end, Mapping):
+                continue
+            if self.file_lag is not None and _FILE_BATCH in end:
+                return self.file_lag.newest(int(end[_FILE_BATCH]))
+            if isinstance(latest, Mapping) and "version" in end and "version" in latest:
+                return {"versions": max(0, int(latest["version"]) - int(end["version"]))}
+        return {}
 
 
 def _offset(value: Any) -> Any:

@@ -36,6 +36,7 @@ class PipelineQuery:
         spark: The session to run it in.
         sink: Lands the epochs.
         follow: Whether to keep running when all available rows have landed.
+        reports: Joins what the sink and what Spark report of an epoch; new for each query.
         is_stopping: Whether a stop was requested: no further epoch may start.
     """
 
@@ -46,6 +47,7 @@ class PipelineQuery:
         sink: LanceSink,
         *,
         follow: bool,
+        reports: Reports,
         is_stopping: Callable[[], bool],
     ) -> None:
         self._pipeline = pipeline
@@ -53,7 +55,7 @@ class PipelineQuery:
         self._sink = sink
         self._follow = follow
         self._is_stopping = is_stopping
-        self._reports = Reports()
+        self._reports = reports
         self._failure: Exception | None = None
         self._query: StreamingQuery | None = None
 

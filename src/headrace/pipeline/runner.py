@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from headrace.pipeline.activity import ActivityMonitor
 from headrace.pipeline.durations import seconds_of
 from headrace.pipeline.failures import Failure
+from headrace.pipeline.file_lag import FileLag
 from headrace.pipeline.listener import IDLE, Listener
-from headrace.pipeline.progress import Totals
+from headrace.pipeline.progress import Reports, Totals
 from headrace.pipeline.query import PipelineQuery
 from headrace.pipeline.restarts import RestartPolicy
 from headrace.spark.foreach_batch import LanceSink
@@ -64,6 +65,7 @@ class Job:
         self._follow = follow
         self._stop = stop or Stop()
         self._policy = RestartPolicy(pipeline.run, follow=follow)
+        self._file_lag = FileLag(pipeline)
         self._totals = Totals()
         self._is_announced = False
         table = pipeline.table
@@ -119,7 +121,12 @@ class Job:
             before: The failure of the query that this one follows.
         """
         query = PipelineQuery(
-            self._pipeline, self._spark, self._sink, follow=self._follow, is_stopping=lambda: self._stop.is_asked
+            self._pipeline,
+            self._spark,
+            self._sink,
+            follow=self._follow,
+            reports=Reports(file_lag=self._file_lag),
+            is_stopping=lambda: self._stop.is_asked,
         )
         try:
             started = query.start()

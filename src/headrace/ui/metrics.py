@@ -16,6 +16,7 @@ _TOTALS = (
     ("headrace_epochs_landed", "epochs", "Epochs that landed in this run."),
     ("headrace_epochs_skipped", "skipped", "Epochs that had landed before and were skipped."),
     ("headrace_rows_landed", "rows", "Rows that landed in this run."),
+    ("headrace_null_rows", "null_rows", "Rows that landed null in every column in this run."),
 )
 
 
@@ -67,14 +68,15 @@ class _Families:
         yield from (self._gauge(name, what, value) for name, what, value in known if value is not None)
         if epochs:
             yield from self._of_epoch(epochs[-1])
+        lag = _last(epochs, "lag")
+        if lag is not None:
+            what = "How far behind its source the run was when last known."
+            yield self._labelled("headrace_lag", what, _by(lag), "unit")
 
     def _of_epoch(self, epoch: Mapping[str, Any]) -> Iterator[Metric]:
         yield self._gauge("headrace_epoch_seconds", "Duration of the last epoch in seconds.", epoch["seconds"])
         what = "Duration of each phase of the last epoch in seconds."
         yield self._labelled("headrace_epoch_phase_seconds", what, _by(epoch["phases"]), "phase")
-        if epoch["lag"] is not None:
-            lag = _by({epoch["lag"]["unit"]: epoch["lag"]["value"]})
-            yield self._labelled("headrace_lag", "How far behind its source the run is.", lag, "unit")
 
     def _gauge(self, name: str, what: str, value: float) -> Metric:
         return self._labelled(name, what, {(): value})

@@ -28,7 +28,7 @@ STOPPING = "stopping"
 ENDED = "ended"
 FAILED = "failed"
 
-_NOTHING = {"epochs": 0, "skipped": 0, "empty": 0, "rows": 0, "version": None}
+_NOTHING = {"epochs": 0, "skipped": 0, "empty": 0, "rows": 0, "version": None, "null_rows": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,13 @@ class _Epoch:
             "epoch": progress.epoch,
             "rows_in": progress.rows_in,
             "rows_landed": progress.rows_landed,
+            "null_rows": progress.null_rows,
             "rows_per_second": progress.rows_per_second,
             "seconds": progress.seconds,
             "phases": dict(progress.phases),
             "version": progress.version,
             "was_skipped": progress.was_skipped,
-            "lag": {"value": progress.lag[0], "unit": progress.lag[1]} if progress.lag else None,
+            "lag": dict(progress.lag) or None,
             "versions": self.versions,
             "fragments": self.fragments,
         }

@@ -17,6 +17,7 @@ class Landed:
         files: The number of data files; None for ``upsert``, where Lance writes them.
         seconds_writing: Seconds that the tasks took; 0 if not measured.
         seconds_committing: Seconds that the commit took; 0 if not measured.
+        null_rows: The number of rows that were null in every column, as Spark reads malformed lines.
 
     Example:
         >>> landed = headrace.Landed(epoch=3, version=7, rows=100, files=2)
@@ -31,3 +32,4 @@ class Landed:
     files: int | None = 0
     seconds_writing: float = 0.0
     seconds_committing: float = 0.0
+    null_rows: int = 0

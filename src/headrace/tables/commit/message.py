@@ -14,7 +14,9 @@ from headrace.errors import LandingError
 from headrace.tables.commit.ledger import QueryRun
 from headrace.tables.store import Column
 
-VERSION = 1
+VERSION = 2
+# Version 1 does not count null rows.
+_READABLE = (1, VERSION)
 MAX_BYTES = 16 * 1024 * 1024
 
 # The name of a Lance data file, never a path: a message must not point outside of the table's data folder.
@@ -32,6 +34,7 @@ class TaskMessage:
         columns: The columns in the files, by Lance's field id.
         run: The run that the task belongs to, or None if Spark did not say.
         epoch: The epoch that the task belongs to, or None if Spark did not say.
+        null_rows: The number of rows that were null in every column they came with.
     """
 
     partition: int
@@ -40,6 +43,7 @@ class TaskMessage:
     columns: Mapping[int, Column] | None = None
     run: QueryRun | None = None
     epoch: int | None = None
+    null_rows: int = 0
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -63,6 +67,7 @@ class TaskMessage:
             },
             "run": [self.run.id, self.run.checkpoint] if self.run else None,
             "epoch": self.epoch,
+            "null_rows": self.null_rows,
         }
         text = json.dumps(value, separators=(",", ":"))
         if len(text) > MAX_BYTES:
@@ -77,16 +82,17 @@ class TaskMessage:
         """Parse and validate a message.
 
         Raises:
-            LandingError: The text is not a valid message of this version.
+            LandingError: The text is not a valid message of this version or the one before.
         """
         if len(text) > MAX_BYTES:
             raise LandingError(f"A task's message has {len(text)} characters; {MAX_BYTES} are allowed.")
         try:
             value = json.loads(text)
             version = value["version"]
-            if version != VERSION:
+            if version not in _READABLE:
                 raise LandingError(
-                    f"A task's message has version {version!r} and this driver reads version {VERSION}.",
+                    f"A task's message has version {version!r} and this driver reads versions "
+                    f"{_READABLE[0]} and {VERSION}.",
                     hint="install the same release of headrace on the driver and on all executors.",
                 )
             message = cls(
@@ -96,10 +102,12 @@ class TaskMessage:
                 columns={int(number): Column(*column) for number, column in value["columns"].items()},
                 run=QueryRun(*map(str, value["run"])) if value["run"] is not None else None,
                 epoch=_number(value["epoch"]) if value["epoch"] is not None else None,
+                null_rows=_number(value["null_rows"]) if version == VERSION else 0,
             )
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise LandingError(f"A task's message cannot be read: {error!r}.") from error
-        if sum(fragment["physical_rows"] for fragment in message.fragments) != message.rows:
+        counted = sum(fragment["physical_rows"] for fragment in message.fragments)
+        if counted != message.rows or message.null_rows > message.rows:
             raise LandingError(f"The message of partition {message.partition} does not count its own rows right.")
         return message
 

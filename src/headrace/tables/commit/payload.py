@@ -37,6 +37,10 @@ class Payload(Protocol):
         """The number of rows in the epoch."""
 
     @property
+    def null_rows(self) -> int:
+        """The number of rows that are null in every column."""
+
+    @property
     def files(self) -> tuple[str, ...] | None:
         """The data files to commit; None for a merge, which writes its files later."""
 
@@ -64,6 +68,10 @@ class _Written:
     @property
     def rows(self) -> int:
         return sum(message.rows for message in self.messages)
+
+    @property
+    def null_rows(self) -> int:
+        return sum(message.null_rows for message in self.messages)
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -152,6 +160,8 @@ class UpsertPayload:
     is_fenced = True
     may_rebase = False
     files = None
+    # A key may not be null.
+    null_rows = 0
 
     @property
     def is_nothing(self) -> bool:

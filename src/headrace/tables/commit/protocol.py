@@ -145,12 +145,14 @@ class EpochCommitter:
         if decision is Decision.SKIP:
             _log.info("Epoch %d of query %r has landed before and is skipped.", epoch, self.rules.query_id)
             self.state.rowless.add_skipped(epoch)
-            return Landed(epoch, was_skipped=True, rows=payload.rows, files=_file_count(payload))
+            return Landed(
+                epoch, was_skipped=True, rows=payload.rows, files=_file_count(payload), null_rows=payload.null_rows
+            )
         if decision is Decision.TAKE_OVER and payload.is_fenced:
             self._take_over(lookup, epoch, run, payload.mode)  # 4
             return None
         version = self._publish(epoch, payload, lookup, run)  # 5 to 8
-        return Landed(epoch, version, rows=payload.rows, files=_file_count(payload))
+        return Landed(epoch, version, rows=payload.rows, files=_file_count(payload), null_rows=payload.null_rows)
 
     def _publish(self, epoch: int, payload: Payload, lookup: Lookup, run: QueryRun) -> int:
         operation = payload.operation(lookup.snapshot, self.store)  # 5

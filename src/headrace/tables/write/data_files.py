@@ -14,6 +14,7 @@ from lance.schema import LanceSchema
 
 from headrace._counts import counted
 from headrace.arrow.align import Alignment
+from headrace.arrow.nulls import count_null_rows
 from headrace.errors import SchemaMismatchError
 from headrace.tables.commit.ledger import Task
 from headrace.tables.commit.message import TaskMessage
@@ -64,7 +65,7 @@ def write_rows(
     rows = _Rows(Alignment(first.schema, target), chain((first,), rest))
     mode = "overwrite" if replacing else "append"
     fragments = rows.write(location, lambda reader: write_fragments(reader, dataset, mode=mode, **settings_used))
-    return _message(task, fragments, columns)
+    return _message(task, fragments, columns, rows.null_rows)
 
 
 def write_staged(
@@ -86,7 +87,7 @@ def write_staged(
         lambda reader: write_fragments(reader, staging.uri, mode="create", storage_options=staging.options()),
     )
     rows.require_single_keys()
-    return _message(task, fragments, columns_of(LanceSchema.from_pyarrow(schema)))
+    return _message(task, fragments, columns_of(LanceSchema.from_pyarrow(schema)), rows.null_rows)
 
 
 def _first_of(batches: Iterable[pa.RecordBatch]) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
@@ -104,6 +105,7 @@ class _Rows:
         self._keys = keys
         self._seen: list[pa.RecordBatch] = []
         self._failure: BaseException | None = None
+        self.null_rows = 0
 
     def write(self, location: Location, write: Any) -> list[Any]:
         reader = pa.RecordBatchReader.from_batches(self._alignment.schema, self._aligned())
@@ -117,6 +119,7 @@ class _Rows:
     def _aligned(self) -> Iterator[pa.RecordBatch]:
         try:
             for batch in self._batches:
+                self.null_rows += count_null_rows(batch)
                 aligned = self._alignment.apply(batch)
                 if self._keys:
                     self._seen.append(require_keys(aligned, self._keys))
@@ -154,7 +157,7 @@ def require_keys(batch: pa.RecordBatch, keys: tuple[str, ...]) -> pa.RecordBatch
     return found
 
 
-def _message(task: Task, fragments: list[Any], columns: Any) -> TaskMessage:
+def _message(task: Task, fragments: list[Any], columns: Any, null_rows: int) -> TaskMessage:
     values = tuple(json.loads(json.dumps(fragment.to_json())) for fragment in fragments)
     return TaskMessage(
         task.partition,
@@ -163,4 +166,5 @@ def _message(task: Task, fragments: list[Any], columns: Any) -> TaskMessage:
         columns,
         task.run,
         task.epoch,
+        null_rows,
     )

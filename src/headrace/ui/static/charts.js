@@ -4,12 +4,18 @@ const SPACE = "http://www.w3.org/2000/svg";
 const MARGIN = { top: 20, right: 14, bottom: 36, left: 46 };
 const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
 
+const SIZES = ["bytes", "kB", "MB", "GB", "TB", "PB"];
+
 const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
 const compact = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 const exact = new Intl.NumberFormat("en", { maximumFractionDigits: 2, minimumFractionDigits: 2 });
 
 export const count = (value) => whole.format(value);
 export const short = (value, top = value) => (top < 10000 ? whole : compact).format(value);
+export const size = (value) => {
+  const step = Math.min(SIZES.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, value) / 0.99995) / 3)));
+  return step === 0 ? `${whole.format(value)} ${SIZES[0]}` : `${(value / 1000 ** step).toFixed(1)} ${SIZES[step]}`;
+};
 export const seconds = (value) => `${exact.format(value)} s`;
 export const clock = (time, step = 1) =>
   new Date(time * 1000).toLocaleTimeString("en-GB", step < 60 ? {} : { hour: "2-digit", minute: "2-digit" });

@@ -1,6 +1,6 @@
 // Polls the status once a second and shows it. Pauses while the page is hidden, and shows when the run does not answer.
 
-import { bars, clock, count, html, lines, seconds, short, unknown } from "./charts.js";
+import { bars, clock, count, html, lines, seconds, short, size, unknown } from "./charts.js";
 
 const POLL = 1000;
 const LAST_ROWS = 8;
@@ -114,16 +114,20 @@ const orDash = (value, format = count) => (value === null ? "–" : format(value
 const landingRate = (each) => (each.seconds ? each.rows_landed / each.seconds : 0);
 const outcome = (each) => (each.was_skipped ? "skipped: had landed before" : each.version === null ? "no rows" : "landed");
 
+const lagsOf = (each) => Object.entries(each.lag ?? {});
+const amount = ([unit, value]) => (unit === "bytes" ? size(value) : `${count(value)} ${unit}`);
+
 function showNumbers(status, last) {
   const { totals, epochs } = status;
   const versions = lastKnown(epochs, "versions");
+  const lag = lagsOf({ lag: lastKnown(epochs, "lag") });
   const numbers = [
-    ["rows", "Rows landed", short10(totals.rows), "in this run"],
+    ["rows", "Rows landed", short10(totals.rows), totals.null_rows ? `${short10(totals.null_rows)} null in every column` : "in this run"],
     ["rate", "Landing rate", short(landingRate(last)), "rows/s, last epoch"],
     ["landed", "Epochs landed", count(totals.epochs), totals.empty ? `${count(totals.empty)} without rows` : "in this run"],
     ["skipped", "Skipped replays", count(totals.skipped), "had landed before"],
     ["seconds", "Last epoch", seconds(last.seconds), `epoch ${count(last.epoch)}`],
-    ["behind", "Behind", last.lag ? short(last.lag.value) : "–", last.lag ? `${last.lag.unit} to read` : "not reported"],
+    ["behind", "Behind", lag.length ? short(lag[0][1]) : "–", lag.length ? [`${lag[0][0]} to read`, ...lag.slice(1).map(amount)].join(", ") : "not reported"],
     ["version", "Table version", orDash(totals.version), versions === null ? "" : `${count(versions)} kept`],
     ["restarts", "Restarts", count(sum(status.restarts)), sum(status.failures) === 1 ? "after 1 failure" : `after ${count(sum(status.failures))} failures`],
   ];
@@ -166,7 +170,8 @@ function showCharts(epochs) {
       summary: `Last known: ${count(latestValue)} ${unit}.`, series: [{ name: unit, style: `s-${id}`, values }],
     });
   };
-  one("lag", "Behind the source", last.lag?.unit ?? lastKnown(epochs, "lag")?.unit ?? "", epochs.map((each) => each.lag?.value ?? null), "The source does not report it.");
+  const unit = Object.keys(lastKnown(epochs, "lag") ?? {})[0] ?? "";
+  one("lag", "Behind the source", unit, epochs.map((each) => each.lag?.[unit] ?? null), "The source does not report it.");
   one("versions", "Versions kept", "versions", epochs.map((each) => each.versions), "Not counted yet.");
   one("fragments", "Fragments", "fragments", epochs.map((each) => each.fragments), "Not counted yet.");
 }
@@ -176,7 +181,7 @@ function showTable(epochs) {
     ...epochs.slice(-LAST_ROWS).reverse().map((each) => {
       const cells = [
         count(each.epoch), clock(each.time), count(each.rows_in), count(each.rows_landed), count(each.rows_per_second),
-        each.seconds.toFixed(2), orDash(each.version), each.lag ? `${count(each.lag.value)} ${each.lag.unit}` : "–",
+        each.seconds.toFixed(2), orDash(each.version), lagsOf(each).map(amount).join(", ") || "–",
       ];
       return html("tr", {}, ...cells.map((cell) => html("td", {}, cell)), html("td", { class: "text" }, outcome(each)));
     }),
