@@ -27,7 +27,8 @@ from headrace.tables.commit.message import TaskMessage
 from headrace.tables.commit.payload import AppendPayload, OverwritePayload, Payload
 from headrace.tables.location import Location
 from headrace.tables.settings import SinkSettings
-from headrace.tables.sink_settings import PythonSpelling, stream_settings
+from headrace.tables.sink_settings import stream_settings
+from headrace.tables.spelling import PythonSpelling, Words
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -283,9 +284,11 @@ def _write(settings: SinkSettings, replaces: bool) -> Tasks:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headrace.tables.write.data_files import write_rows
 
-        yield _report(
-            write_rows(batches, settings.location, current_task(), settings=settings.files, replacing=replaces)
+        words = settings.rules.words
+        message = write_rows(
+            batches, settings.location, current_task(), settings=settings.files, replacing=replaces, words=words
         )
+        yield _report(message, words)
 
     return write
 
@@ -294,10 +297,12 @@ def _stage(settings: SinkSettings, staging: Location, keys: tuple[str, ...]) -> 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headrace.tables.write.data_files import write_staged
 
-        yield _report(write_staged(batches, settings.location, staging, current_task(), keys))
+        words = settings.rules.words
+        message = write_staged(batches, settings.location, staging, current_task(), keys, words=words)
+        yield _report(message, words)
 
     return stage
 
 
-def _report(message: TaskMessage) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([message.to_json()])], names=["message"])
+def _report(message: TaskMessage, words: Words) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([message.to_json(words)])], names=["message"])
