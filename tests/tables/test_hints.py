@@ -1,4 +1,4 @@
-"""Hints name settings as the user writes them: as Spark's options, or as arguments in Python."""
+"""Hints name settings as the user writes them: as Spark's options, as arguments in Python, or as keys of a file."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from headrace import (
     TableNotFoundError,
     TableReplacedError,
 )
+from headrace.pipeline.spelling import PipelineSpelling
 from headrace.spark.options import SPARK
 from headrace.tables.commit import ledger, message
 from headrace.tables.commit.message import TaskMessage
@@ -50,6 +51,15 @@ WRITTEN: dict[Spelling, Words] = {
         'on_table_replaced="accept"',
         'on_history_gap="warn"',
         "max_rows_per_file or max_bytes_per_file",
+    ),
+    PipelineSpelling(): Words(
+        "name",
+        "create = true in [table]",
+        "merge_schema = true in [table]",
+        'on_checkpoint_reset = "accept" in [table]',
+        'on_table_replaced = "accept" in [table]',
+        'on_history_gap = "warn" in [table]',
+        "table.max_rows_per_file or table.max_bytes_per_file",
     ),
 }
 spellings = pytest.mark.parametrize("spelling", WRITTEN, ids=lambda spelling: type(spelling).__name__)
@@ -193,4 +203,6 @@ def test_a_hint_names_the_setting_as_the_user_writes_it(
     assert hint.format(**{name: getattr(words, name) for name in Words.__dataclass_fields__}) in said
     for other in WRITTEN.values():
         if other != words:
-            assert not any(getattr(other, name) in said for name in Words.__dataclass_fields__)
+            # "name" is the file's query_id, and a word.
+            settings = [getattr(other, field) for field in Words.__dataclass_fields__ if field != "query_id"]
+            assert not any(setting in said for setting in settings)

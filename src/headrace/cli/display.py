@@ -60,7 +60,7 @@ class _Json:
         print_json({"event": "ui", "url": url})
 
     def begin(self, pipeline: Pipeline) -> None:
-        print_json({"event": "begin", "pipeline": pipeline.name, "table": pipeline.table.uri})
+        print_json({"event": "begin", "pipeline": pipeline.name, "table": pipeline.table.label})
 
     def epoch(self, progress: Progress, totals: Totals) -> None:
         lag = {"lag": progress.lag[0], "lag_unit": progress.lag[1]} if progress.lag else {"lag": None}
@@ -78,7 +78,7 @@ class _Lines:
         click.echo(f"Status page: {url}", err=True)
 
     def begin(self, pipeline: Pipeline) -> None:
-        click.echo(f"{pipeline.name}: {pipeline.source.format} to {pipeline.table.uri}")
+        click.echo(f"{pipeline.name}: {pipeline.source.format} to {pipeline.table.label}")
 
     def epoch(self, progress: Progress, totals: Totals) -> None:
         click.echo(_line(progress))
@@ -118,7 +118,7 @@ class _Live:
         self._draw(None)
 
     def begin(self, pipeline: Pipeline) -> None:
-        self._title = f"{pipeline.name}: {pipeline.source.format} to {pipeline.table.uri}"
+        self._title = f"{pipeline.name}: {pipeline.source.format} to {pipeline.table.label}"
         self._note = "waiting for rows"
         self._draw(None)
 

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from headrace.cli.table_options import open_store
-
 if TYPE_CHECKING:
     from headrace.cli.display import Display
     from headrace.pipeline.config import Pipeline
@@ -41,7 +39,7 @@ def with_status_page(shown: Display, pipeline: Pipeline, port: int | None) -> It
         return
     from headrace.ui import RunStatus, serve
 
-    status = RunStatus(pipeline.name, pipeline.table.uri)
+    status = RunStatus(pipeline.name, pipeline.table.label)
     with serve(status, port) as page:
         shown.page(page.url)
         try:
@@ -102,8 +100,9 @@ class Counter:
             return None, None
         found: tuple[int | None, int | None] = (None, None)
         try:
-            storage = {name: str(value) for name, value in self._table.storage.items()}
-            snapshot = open_store(self._table.uri, storage).open()
+            from headrace.tables.lance_store import LanceStore
+
+            snapshot = LanceStore(self._table.location).open()
             found = len(snapshot.kept_versions(above=0)), len(snapshot.dataset.get_fragments())
         except Exception as error:  # noqa: BLE001 - the run does not depend on these numbers
             log = _log.debug if self._has_warned else _log.warning

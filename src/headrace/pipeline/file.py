@@ -15,6 +15,7 @@ import msgspec
 from headrace.errors import ConfigurationError, StorageError
 from headrace.pipeline.config import Pipeline, Run, Source, Spark, Step, TableConfig
 from headrace.pipeline.durations import seconds_of
+from headrace.pipeline.spelling import PipelineSpelling
 from headrace.pipeline.toml_lines import line_of
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -27,7 +28,6 @@ _KINDS = {"str": "text", "int": "a whole number", "bool": "true or false", "arra
 
 _CHOICES = {
     "table.mode": ("append", "complete", "update", "upsert"),
-    "table.on_table_replaced": ("fail", "accept"),
     "run.restart": ("on-failure", "never"),
 }
 
@@ -72,21 +72,17 @@ class _Checker:
             found,
             name=found.name.strip(),
             source=source,
-            table=msgspec.structs.replace(found.table, uri=_resolved(found.table.uri, here)),
+            table=_resolved_table(found.table, here),
             checkpoint=_resolved(found.checkpoint or f".headrace/checkpoints/{_file_name(found.name)}", here),
         )
 
     def _check_values(self, found: Pipeline) -> None:
-        for key, value in (
-            ("name", found.name),
-            ("source.format", found.source.format),
-            ("table.uri", found.table.uri),
-        ):
-            if not value.strip():
-                self.refuse(key, "must not be empty.")
+        if not found.source.format.strip():
+            self.refuse("source.format", "must not be empty.")
         for key, options in (
             ("source.options", found.source.options),
             ("table.storage", found.table.storage),
+            ("table.namespace_options", found.table.namespace_options),
             ("spark.conf", found.spark.conf),
         ):
             for name, value in options.items():
@@ -107,11 +103,7 @@ class _Checker:
             self.refuse("table.mode", "is upsert, which needs keys.", hint='set keys, for example keys = ["id"].')
         if table.keys and table.mode != "upsert":
             self.refuse("table.keys", "is only allowed with mode upsert.")
-        for name in ("compact_every_epochs", "compact_above_fragments", "retain_versions"):
-            value = getattr(table, name)
-            if value is not None and value < 1:
-                self.refuse(f"table.{name}", f"is {value}; it must be at least 1.")
-
+        found.sink_settings(PipelineSpelling(self._place))
         if found.run.max_restarts is not None and found.run.max_restarts < 0:
             self.refuse("run.max_restarts", f"is {found.run.max_restarts}; it must be at least 0.")
         for name in ("max_pause", "stuck_after"):
@@ -120,9 +112,12 @@ class _Checker:
                 self.refuse(f"run.{name}", f"is {text!r}, which is no duration.", hint='write it as "30 seconds".')
 
     def refuse(self, key: str, what: str, hint: str | None = None) -> NoReturn:
+        raise ConfigurationError(f"{self._place(key)}{key} {what}", hint=hint)
+
+    def _place(self, key: str) -> str:
+        """Return the file and the line of a key, as the beginning of a message."""
         line = line_of(self._text, key)
-        place = f"{self._path}:{line}" if line else f"{self._path}"
-        raise ConfigurationError(f"{place}: {key} {what}", hint=hint)
+        return f"{self._path}:{line}: " if line else f"{self._path}: "
 
     def _explain(self, message: str, raw: dict[str, Any]) -> NoReturn:
         """Raise msgspec's message as a ConfigurationError with the line."""
@@ -142,7 +137,11 @@ class _Checker:
         for name, word in _KINDS.items():
             what = re.sub(rf"`{name}`|\b{name}\b(?=[ |`])", word, what)
         what = (
-            what.replace("Expected ", "must be ", 1).replace(", got ", ", not ").replace("`", "").replace(" | null", "")
+            what.replace("Expected ", "must be ", 1)
+            .replace(", got ", ", not ")
+            .replace("`", "")
+            .replace(" | null", "")
+            .replace(" | ", " or ")
         )
         self.refuse(where, f"{what}.")
 
@@ -179,6 +178,15 @@ def _resolved(location: str, folder: Path) -> str:
     if "://" in location or location.startswith("file:"):
         return location
     return str(folder / Path(location).expanduser())
+
+
+def _resolved_table(table: TableConfig, folder: Path) -> TableConfig:
+    """Return a table whose URI, and whose namespace's root, are not relative."""
+    options = table.namespace_options
+    if isinstance(root := options.get("root"), str):
+        options = options | {"root": _resolved(root, folder)}
+    uri = _resolved(table.uri, folder) if table.uri else None
+    return msgspec.structs.replace(table, uri=uri, namespace_options=options)
 
 
 def _file_name(name: str) -> str:
