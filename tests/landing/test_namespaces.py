@@ -83,7 +83,7 @@ def test_a_table_that_is_not_in_the_namespace_is_an_error_that_names_it(spark: S
     options = {"root": str(tmp_path / "root")}
     for table_id in ("orders", "nowhere.orders"):
         sink = LanceSink(namespace="dir", namespace_options=options, table_id=table_id, query_id="q")
-        with pytest.raises(TableNotFoundError, match=rf"{table_id}.*createTable=true"):
+        with pytest.raises(TableNotFoundError, match=rf"{table_id}.*create_table=True"):
             sink(spark.range(1), 0)
 
 
@@ -166,7 +166,7 @@ def test_credentials_are_asked_for_again_when_they_expire(s3_server: S3Server) -
 @pytest.mark.parametrize(
     ("kind", "options", "said"),
     [
-        ("dir", {}, "namespace.root"),
+        ("dir", {}, "option root"),
         ("nowhere.Namespace", {}, "Cannot connect to the Lance namespace 'nowhere.Namespace'"),
     ],
 )

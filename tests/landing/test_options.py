@@ -11,7 +11,8 @@ import pytest
 
 from headrace import ConfigurationError, InvalidArgumentError
 from headrace.spark import LanceSink
-from headrace.tables.sink_settings import PythonSpelling, stream_settings
+from headrace.tables.sink_settings import stream_settings
+from headrace.tables.spelling import PythonSpelling
 from support.lance_tables import LanceTable
 from support.streams import ARROW_SCHEMA, StreamInput, drain, rows, stamps
 
@@ -131,7 +132,7 @@ def test_a_missing_table_is_an_error_and_stays_missing(
     said = refusal(stream(source, spark, path=str(uri), streamingQueryId="q"), tmp_path / "checkpoint")
     assert f"TableNotFoundError: There is no Lance table at {uri}." in said
     assert "createTable=true" in said
-    with pytest.raises(TableNotFoundError, match="There is no Lance table"):
+    with pytest.raises(TableNotFoundError, match=r"There is no Lance table .*set create_table=True"):
         LanceSink(str(uri), query_id="q")(spark.range(1), 0)
     assert not uri.exists()
 

@@ -115,11 +115,11 @@ def test_a_stream_whose_table_was_replaced_stops_until_that_is_accepted(
         with pytest.raises(StreamingQueryException) as caught:
             drain(writer(source, spark, uri, way, mode, create_table=True), checkpoint)
         assert "TableReplacedError" in str(caught.value)
-        assert "lance.streaming.onTableReplaced=accept" in str(caught.value)
+        accepting = "lance.streaming.onTableReplaced=accept" if way == "format" else 'on_table_replaced="accept"'
+        assert f"set {accepting}" in str(caught.value)
     assert committed(checkpoint) == [0, 1]
     assert not Path(uri).exists() if replaces is drop else len(lance.dataset(uri).versions()) == versions
-    accepting = writer(source, spark, uri, way, mode, create_table=True, on_table_replaced="accept")
-    drain(accepting, checkpoint)
+    drain(writer(source, spark, uri, way, mode, create_table=True, on_table_replaced="accept"), checkpoint)
     source.add(5)
     drain(writer(source, spark, uri, way, mode, create_table=True), checkpoint)
     assert rows(uri) == [4, 5]

@@ -123,7 +123,11 @@ def test_a_new_checkpoint_under_the_same_id_stops_the_query(
         drain(writer(source, spark, uri, way), tmp_path / "second")
     said = str(caught.value)
     assert "CheckpointResetError: Query 'q' comes with epoch 0 of checkpoint" in said
-    assert "choose a new streamingQueryId, or set lance.streaming.onCheckpointReset=accept" in said
+    ways_out = {
+        "format": "choose a new streamingQueryId, or set lance.streaming.onCheckpointReset=accept",
+        "sink": 'choose a new query_id, or set on_checkpoint_reset="accept"',
+    }
+    assert ways_out[way] in said
     assert stamps(uri) == before
     assert sorted(Path(uri, "data").iterdir()) == files
     option = {"lance.streaming.onCheckpointReset" if way == "format" else "on_checkpoint_reset": "accept"}

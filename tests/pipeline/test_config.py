@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,10 @@ import pytest
 from headrace import ConfigurationError
 from headrace.pipeline import Pipeline, load
 from headrace.pipeline.durations import seconds_of
+from headrace.pipeline.spelling import PipelineSpelling
 from headrace.pipeline.toml_lines import line_of
+from headrace.spark import LanceSink
+from headrace.tables.sink_settings import stream_settings
 
 WHOLE = """\
 name = " orders-v1 "
@@ -89,6 +95,88 @@ def test_all_of_it_is_read(file: Path) -> None:
     assert "hidden" not in f"{found} {found.table!r}"
 
 
+NAMESPACE = """\
+name = "orders-v1"
+source = { format = "rate" }
+[table]
+namespace = "dir"
+table_id = "sales.orders"
+mode = "upsert"
+keys = ["id"]
+create = true
+merge_schema = true
+on_checkpoint_reset = "accept"
+on_table_replaced = "accept"
+on_history_gap = "fail"
+lookback_versions = 7
+max_rows_per_file = 1000
+max_bytes_per_file = 2000
+data_storage_version = "2.1"
+compact_every_epochs = 50
+compact_above_fragments = 60
+retain_versions = 100
+storage = { region = "somewhere", allow_http = true, timeout = 5 }
+[table.namespace_options]
+root = "tables"
+secret = "${SOME_SECRET}"
+"""
+
+
+def test_a_pipeline_file_has_every_setting_of_the_sink(tmp_path: Path) -> None:
+    """C22: under the names of LanceSink's arguments, except create and storage; the root is relative to the file."""
+    file = tmp_path / "pipeline.toml"
+    file.write_text(NAMESPACE)
+    found = read(file)
+    same = {
+        "namespace": "dir",
+        "namespace_options": {"root": str(tmp_path / "tables"), "secret": "hidden"},
+        "table_id": "sales.orders",
+        "query_id": "orders-v1",
+        "create_table": True,
+        "merge_schema": True,
+        "on_checkpoint_reset": "accept",
+        "on_table_replaced": "accept",
+        "on_history_gap": "fail",
+        "lookback_versions": 7,
+        "max_rows_per_file": 1000,
+        "max_bytes_per_file": 2000,
+        "data_storage_version": "2.1",
+        "compact_every_epochs": 50,
+        "compact_above_fragments": 60,
+        "retain_versions": 100,
+        "storage_options": {"region": "somewhere", "allow_http": "true", "timeout": "5"},
+    }
+    assert found.sink_settings() == stream_settings(same, PipelineSpelling())
+    every = set(inspect.signature(LanceSink).parameters) - {"uri", "mode", "keys"}
+    assert same.keys() == every
+    assert (found.table.uri, found.table.label) == (None, "dir namespace table sales.orders")
+    assert found.table.location.lance_arguments()["table_id"] == ["sales", "orders"]
+    assert "hidden" not in f"{found} {found.table!r} {found.table.location}"
+
+
+def test_a_table_id_can_be_a_list_and_a_root_an_address(tmp_path: Path) -> None:
+    """C22"""
+    file = tmp_path / "pipeline.toml"
+    text = NAMESPACE.replace('"sales.orders"', '["sales.eu", "orders"]')
+    file.write_text(text.replace('"tables"', '"s3://lake/tables"'))
+    location = read(file).table.location
+    assert location.table_id == ("sales.eu", "orders")
+    assert location.namespace_options["root"] == "s3://lake/tables"
+
+
+def test_reading_a_file_loads_neither_spark_nor_lance(file: Path) -> None:
+    """C10: a wrong file is an error at once."""
+    program = f"import sys, headrace.pipeline as p, pathlib; p.load(pathlib.Path({str(file)!r})); print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"SOME_SECRET": "hidden"},
+    )
+    assert {"lance", "pyspark", "datafusion", "pyarrow"} & set(done.stdout.split()) == set()
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [("1 second", 1), ("90 seconds", 90), ("1.5 minutes", 90), ("2 hours", 7200), ("1 Day", 86400), ("3minutes", 180)],
@@ -136,12 +224,27 @@ def test_little_is_needed(tmp_path: Path) -> None:
             "create = true",
             'on_table_replaced = "no"',
             29,
-            "table.on_table_replaced is 'no'; it must be one of fail, accept.",
+            "table.on_table_replaced is 'no'; it must be fail or accept.",
         ),
         ('mode = "upsert"', 'mode = "append"', 28, "table.keys is only allowed with mode upsert."),
         ('keys = ["id"]', "", 27, "table.mode is upsert, which needs keys."),
         ("create = true", 'create = "yes"', 29, "table.create must be true or false, not text."),
-        ("retain_versions = 100", "retain_versions = 0", 31, "table.retain_versions is 0; it must be at least 1."),
+        ("retain_versions = 100", "retain_versions = 0", 31, "table.retain_versions is 0; it must be a whole number"),
+        ("compact_every_epochs = 50", "", 31, "table.retain_versions is part of compaction, and compaction is off."),
+        ("create = true", "max_rows_per_file = 0", 29, "table.max_rows_per_file is 0; it must be a whole number"),
+        ("create = true", 'on_history_gap = "no"', 29, "table.on_history_gap is 'no'; it must be warn or fail."),
+        ("create = true", "lookback_versions = 0", 29, "table.lookback_versions is 0; it must be a whole number from"),
+        ("create = true", "table_id = 3", 29, "table.table_id must be text or a list, not a whole number."),
+        ("create = true", 'namespace = "dir"', 29, "table.namespace and table.table_id go together, and only"),
+        ("create = true", 'table_id = "t"', 29, "table.namespace and table.table_id go together, and only table.tab"),
+        ('uri = "out/orders.lance"', "", 25, "The table's address is missing: there is no table.uri. Hint: in [tab"),
+        (
+            "create = true",
+            'namespace = "dir"\ntable_id = "orders"',
+            26,
+            "The table's address is given twice: as a table.uri, and in a namespace. Hint: in [table], set uri",
+        ),
+        ("create = true", "namespace_options = { root = [1] }", 29, "table.namespace_options.root must be text, a"),
         (
             'restart = "never"',
             'restart = "always"',
@@ -157,7 +260,13 @@ def test_little_is_needed(tmp_path: Path) -> None:
         ),
         ("${SOME_SECRET}", "${NOBODY_SET_IT}", 35, "table.storage.secret needs the environment variable NOBODY_SET_IT"),
         ('name = " orders-v1 "', "", None, "name is missing."),
-        ('name = " orders-v1 "', 'name = " "', 1, "name must not be empty."),
+        (
+            'name = " orders-v1 "',
+            'name = " "',
+            1,
+            "name is missing or blank: it is the key by which headrace recognises epochs that have landed. Hint: "
+            'choose a name that no other query on this table has, as in name = "orders-v1".',
+        ),
         ("[spark]", "[sparc]", 37, "sparc is not known. Hint: did you mean spark?"),
         ("[spark]", "[unheard.of]", 37, "unheard is not known. Hint: the known keys are name, source, table"),
     ],

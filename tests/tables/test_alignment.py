@@ -275,9 +275,12 @@ def test_a_missing_column_is_refused_if_it_may_not_be_null_or_would_erase_values
 
 
 def test_a_column_the_table_does_not_have_is_refused() -> None:
-    """L32: with the option that would add it."""
-    with pytest.raises(SchemaMismatchError, match=r"'new'.*mergeSchema=true"):
-        Alignment(pa.schema([("id", pa.int64()), ("new", pa.int64())]), pa.schema([("id", pa.int64())]))
+    """L32: with the setting that would add it, if there is one."""
+    rows, table = pa.schema([("id", pa.int64()), ("new", pa.int64())]), pa.schema([("id", pa.int64())])
+    with pytest.raises(SchemaMismatchError, match=r"'new'.*set adding=true to add it to the table"):
+        Alignment(rows, table, add_setting="adding=true")
+    with pytest.raises(SchemaMismatchError, match=r"'new'.*drop it, or add it to the table"):
+        Alignment(rows, table)
 
 
 def test_two_columns_of_one_name_are_refused() -> None:

@@ -78,6 +78,21 @@ def test_the_page_gets_the_events_that_the_display_gets(plan: Pipeline, capsys: 
     assert events == ["begin", "epoch", "stopping", "end"]
 
 
+@pytest.mark.parametrize("is_json", [True, False])
+def test_a_table_of_a_namespace_has_a_name_everywhere(
+    file: Path, is_json: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """C22: on the page and in what a run prints."""
+    file.write_text(file.read_text().replace("uri = ", 'namespace = "dir"\ntable_id = "sales.orders"\n# '))
+    plan = load(file)
+    with display(is_json=is_json) as plain, with_status_page(plain, plan, 0) as shown:
+        said = capsys.readouterr()
+        url = json.loads(said.out)["url"] if is_json else said.err.split()[-1]
+        shown.begin(plan)
+        assert status(url)["table"] == "dir namespace table sales.orders"
+    assert "dir namespace table sales.orders" in capsys.readouterr().out
+
+
 def test_the_address_is_said_on_standard_error(plan: Pipeline, capsys: pytest.CaptureFixture[str]) -> None:
     """C8: once, and not among what a run prints."""
     with display(is_json=False) as plain, with_status_page(plain, plan, 0):

@@ -25,12 +25,13 @@ class Alignment:
         table: The schema of the table.
         fills: Whether a missing nullable column is filled with nulls. False for a merge, where nulls would erase
             values.
+        add_setting: The setting that would add columns to the table, for hints; empty if there is none.
 
     Raises:
         SchemaMismatchError: On construction, if the columns do not fit, whatever their values are.
     """
 
-    def __init__(self, source: pa.Schema, table: pa.Schema, *, fills: bool = True) -> None:
+    def __init__(self, source: pa.Schema, table: pa.Schema, *, fills: bool = True, add_setting: str = "") -> None:
         self.schema = table
         twice = sorted({name for name in source.names if source.names.count(name) > 1})
         if twice:
@@ -42,7 +43,7 @@ class Alignment:
             raise SchemaMismatchError(
                 f"Column {extra[0]!r} ({source.field(extra[0]).type}) is not in the table, whose columns are "
                 f"{', '.join(table.names)}.",
-                hint="drop it, or set mergeSchema=true to add it to the table.",
+                hint=f"drop it, or {f'set {add_setting} to add it' if add_setting else 'add it'} to the table.",
             )
         self._columns: list[tuple[pa.Field, int]] = []
         for field in table:

@@ -63,7 +63,7 @@ class _Json(Display):
         print_json({"event": "ui", "url": url})
 
     def begin(self, pipeline: Pipeline) -> None:
-        print_json({"event": "begin", "pipeline": pipeline.name, "table": pipeline.table.uri})
+        print_json({"event": "begin", "pipeline": pipeline.name, "table": pipeline.table.label})
 
     def epoch(self, progress: Progress, totals: Totals) -> None:
         first = next(iter(progress.lag.items()), None)
@@ -97,7 +97,7 @@ class _Lines(Display):
         click.echo(f"Status page: {url}", err=True)
 
     def begin(self, pipeline: Pipeline) -> None:
-        click.echo(f"{pipeline.name}: {pipeline.source.format} to {pipeline.table.uri}")
+        click.echo(f"{pipeline.name}: {pipeline.source.format} to {pipeline.table.label}")
 
     def epoch(self, progress: Progress, totals: Totals) -> None:
         click.echo(f"{_now()} {_line(progress)}")
@@ -144,7 +144,7 @@ class _Live(Display):
         self._draw(None)
 
     def begin(self, pipeline: Pipeline) -> None:
-        self._title = f"{pipeline.name}: {pipeline.source.format} to {pipeline.table.uri}"
+        self._title = f"{pipeline.name}: {pipeline.source.format} to {pipeline.table.label}"
         self._note = "waiting for rows"
         self._draw(None)
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from headrace.cli.display import Display
-from headrace.cli.table_options import open_store
 
 if TYPE_CHECKING:
     from headrace.pipeline.config import Pipeline, TableConfig
@@ -42,7 +41,7 @@ def with_status_page(shown: Display, pipeline: Pipeline, port: int | None) -> It
         return
     from headrace.ui import RunStatus, serve
 
-    status = RunStatus(pipeline.name, pipeline.table.uri)
+    status = RunStatus(pipeline.name, pipeline.table.label)
     with serve(status, port) as page:
         shown.page(page.url)
         try:
@@ -100,8 +99,9 @@ def count_table(table: TableConfig) -> tuple[int, int]:
     Raises:
         HeadraceError: The table does not exist or cannot be read.
     """
-    storage = {name: str(value) for name, value in table.storage.items()}
-    snapshot = open_store(table.uri, storage).open()
+    from headrace.tables.lance_store import LanceStore
+
+    snapshot = LanceStore(table.location).open()
     return len(snapshot.kept_versions(above=0)), len(snapshot.dataset.get_fragments())
 
 

@@ -1,34 +1,16 @@
-"""Load and check a pipeline file; errors name the file, the line and the key. Imports neither Spark nor Lance."""
+"""What a pipeline file says: its sections and keys, as values. Imports neither Spark nor Lance."""
 
 from __future__ import annotations
 
-import difflib
-import os
-import re
-import tomllib
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import msgspec
 
-from headrace.errors import ConfigurationError
-from headrace.pipeline.durations import seconds_of
-from headrace.pipeline.toml_lines import line_of
-
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
-_NAME = re.compile(r"[A-Za-z_]\w*")
-_PLACE = re.compile(r" - at `\$\.?(.*)`$")
-_UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
-_ENUM = re.compile(r"Invalid enum value ('.*')")
-_MISSING = re.compile(r"Object missing required field `(.*)`")
-_KINDS = {"str": "text", "int": "a whole number", "bool": "true or false", "array": "a list", "object": "a table"}
-
-_CHOICES = {
-    "table.mode": ("append", "complete", "update", "upsert"),
-    "table.on_table_replaced": ("fail", "accept"),
-    "run.restart": ("on-failure", "never"),
-}
+from headrace.pipeline.spelling import PipelineSpelling
+from headrace.tables.location import Location
+from headrace.tables.settings import SinkSettings
+from headrace.tables.sink_settings import location_of, stream_settings
+from headrace.tables.spelling import Spelling
 
 
 class _Redacted:
@@ -73,31 +55,72 @@ class Step(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
 
 class TableConfig(_Redacted, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """The table that rows land in.
+    """The table that rows land in: the settings of `LanceSink`. None is the sink's default.
 
     Attributes:
-        uri: The Lance table.
+        uri: The Lance table; None if it is in a namespace.
+        namespace: The kind of a Lance namespace, such as ``dir`` or ``rest``.
+        namespace_options: The namespace's settings.
+        table_id: The table's name in the namespace, as ``sales.orders`` or in parts.
         mode: Whether rows are appended, replace all rows, or are merged by key.
         keys: The key columns, for ``upsert``.
         create: Whether to create the table if it does not exist.
         merge_schema: Whether to add columns that the table does not have.
         on_table_replaced: Whether to fail or continue if the table no longer contains the epochs that landed in it.
+        on_checkpoint_reset: Whether to fail or continue if the checkpoint is new and the name is not.
+        on_history_gap: Whether to warn or fail if cleanup removed versions that matter.
+        lookback_versions: The most versions of other writers that one commit reads, in the steady state.
+        max_rows_per_file: The most rows in a data file.
+        max_bytes_per_file: Bytes after which a new data file begins.
+        data_storage_version: Lance's file format version for a new table.
         compact_every_epochs: Compact every this many epochs.
         compact_above_fragments: Compact when there are more small fragments than this.
         retain_versions: After compacting, keep this many versions.
         storage: Storage options of the object store.
     """
 
-    uri: str
+    uri: str | None = None
+    namespace: str | None = None
+    namespace_options: dict[str, Any] = {}
+    table_id: str | tuple[str, ...] | None = None
     mode: Literal["append", "complete", "update", "upsert"] = "append"
     keys: tuple[str, ...] = ()
     create: bool = False
     merge_schema: bool = False
-    on_table_replaced: Literal["fail", "accept"] = "fail"
+    on_table_replaced: str | None = None
+    on_checkpoint_reset: str | None = None
+    on_history_gap: str | None = None
+    lookback_versions: int | None = None
+    max_rows_per_file: int | None = None
+    max_bytes_per_file: int | None = None
+    data_storage_version: str | None = None
     compact_every_epochs: int | None = None
     compact_above_fragments: int | None = None
     retain_versions: int | None = None
     storage: dict[str, Any] = {}
+
+    @property
+    def location(self) -> Location:
+        """The table's address, with its storage options."""
+        return location_of(self.arguments(), PipelineSpelling())
+
+    @property
+    def label(self) -> str:
+        """The table's name for people: its URI, or its name in the namespace."""
+        return str(self.location)
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the settings under the names of `LanceSink`'s arguments, without mode and keys."""
+        given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("mode", "keys")}
+        given["create_table"] = given.pop("create")
+        given["storage_options"] = _texts(given.pop("storage"))
+        given["namespace_options"] = _texts(given["namespace_options"])
+        return given
+
+
+def _texts(options: dict[str, Any]) -> dict[str, str]:
+    """Return options as text, as Lance takes them."""
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in options.items()}
 
 
 class Spark(_Redacted, msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -154,157 +177,13 @@ class Pipeline(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     spark: Spark = Spark()
     run: Run = Run()
 
+    def sink_settings(self, spelling: Spelling | None = None) -> SinkSettings:
+        """Return the settings of the sink, checked.
 
-def load(path: Path, environment: Mapping[str, str] = os.environ) -> Pipeline:
-    """Read a pipeline file. Relative paths are relative to the file; ``${NAME}`` is an environment variable.
+        Args:
+            spelling: How errors and hints name the keys; by default, without the line of the file.
 
-    Raises:
-        ConfigurationError: The file cannot be read, or its content is not valid; then the message names the file, the
-            line and the key.
-    """
-    try:
-        text = path.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else error
-        raise ConfigurationError(
-            f"The pipeline file {path} cannot be read: {why}.",
-            hint="check the path, or write an example with headrace init.",
-        ) from None
-    try:
-        raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
-    return _Checker(path, text, environment).check(raw)
-
-
-class _Checker:
-    def __init__(self, path: Path, text: str, environment: Mapping[str, str]) -> None:
-        self._path = path
-        self._text = text
-        self._environment = environment
-
-    def check(self, raw: dict[str, Any]) -> Pipeline:
-        try:
-            found = msgspec.convert(self._filled(raw, ""), Pipeline)
-        except msgspec.ValidationError as error:
-            self._explain(str(error), raw)
-        self._check_values(found)
-        here = self._path.parent.absolute()
-        source = found.source
-        if source.path is not None:
-            source = msgspec.structs.replace(source, path=_resolved(source.path, here))
-        return msgspec.structs.replace(
-            found,
-            name=found.name.strip(),
-            source=source,
-            table=msgspec.structs.replace(found.table, uri=_resolved(found.table.uri, here)),
-            checkpoint=_resolved(found.checkpoint or f".headrace/checkpoints/{_file_name(found.name)}", here),
-        )
-
-    def _check_values(self, found: Pipeline) -> None:
-        for key, value in (
-            ("name", found.name),
-            ("source.format", found.source.format),
-            ("table.uri", found.table.uri),
-        ):
-            if not value.strip():
-                self.refuse(key, "must not be empty.")
-        for key, options in (
-            ("source.options", found.source.options),
-            ("table.storage", found.table.storage),
-            ("spark.conf", found.spark.conf),
-        ):
-            for name, value in options.items():
-                if not isinstance(value, (str, int, float, bool)):
-                    self.refuse(f"{key}.{name}", "must be text, a number, true or false.")
-        names = ["source"]
-        for number, step in enumerate(found.step):
-            if not step.sql.strip():
-                self.refuse(f"step[{number}].sql", "must not be empty.")
-            if step.name is not None:
-                if not _NAME.fullmatch(step.name):
-                    self.refuse(f"step[{number}].name", f"is {step.name!r}; it may contain only letters, digits and _.")
-                if step.name in names:
-                    self.refuse(f"step[{number}].name", f"is {step.name!r}, which is already used.")
-                names.append(step.name)
-        table = found.table
-        if table.mode == "upsert" and not table.keys:
-            self.refuse("table.mode", "is upsert, which needs keys.", hint='set keys, for example keys = ["id"].')
-        if table.keys and table.mode != "upsert":
-            self.refuse("table.keys", "is only allowed with mode upsert.")
-        for name in ("compact_every_epochs", "compact_above_fragments", "retain_versions"):
-            value = getattr(table, name)
-            if value is not None and value < 1:
-                self.refuse(f"table.{name}", f"is {value}; it must be at least 1.")
-
-        if found.run.max_restarts is not None and found.run.max_restarts < 0:
-            self.refuse("run.max_restarts", f"is {found.run.max_restarts}; it must be at least 0.")
-        for name in ("max_pause", "stuck_after"):
-            text = getattr(found.run, name)
-            if seconds_of(text) is None:
-                self.refuse(f"run.{name}", f"is {text!r}, which is no duration.", hint='write it as "30 seconds".')
-
-    def refuse(self, key: str, what: str, hint: str | None = None) -> NoReturn:
-        line = line_of(self._text, key)
-        place = f"{self._path}:{line}" if line else f"{self._path}"
-        raise ConfigurationError(f"{place}: {key} {what}", hint=hint)
-
-    def _explain(self, message: str, raw: dict[str, Any]) -> NoReturn:
-        """Raise msgspec's message as a ConfigurationError with the line."""
-        place = _PLACE.search(message)
-        where = place[1] if place else ""
-        what = message[: place.start()] if place else message
-        inside = f"{where}." if where else ""
-        if unknown := _UNKNOWN.search(what):
-            allowed = _fields_at(where)
-            near = difflib.get_close_matches(unknown[1], allowed, 1)
-            hint = f"did you mean {near[0]}?" if near else f"the known keys are {', '.join(allowed)}."
-            self.refuse(f"{inside}{unknown[1]}", "is not known.", hint)
-        if missing := _MISSING.search(what):
-            self.refuse(where or missing[1], f"needs {missing[1]}." if where else "is missing.")
-        if enum := _ENUM.search(what):
-            self.refuse(where, f"is {enum[1]}; it must be one of {', '.join(_CHOICES[where])}.")
-        for name, word in _KINDS.items():
-            what = re.sub(rf"`{name}`|\b{name}\b(?=[ |`])", word, what)
-        what = (
-            what.replace("Expected ", "must be ", 1).replace(", got ", ", not ").replace("`", "").replace(" | null", "")
-        )
-        self.refuse(where, f"{what}.")
-
-    def _filled(self, value: Any, key: str) -> Any:
-        """Return the value with every ``${NAME}`` replaced."""
-        if isinstance(value, dict):
-            return {name: self._filled(each, f"{key}.{name}" if key else name) for name, each in value.items()}
-        if isinstance(value, list):
-            return [self._filled(each, f"{key}[{number}]") for number, each in enumerate(value)]
-        if not isinstance(value, str):
-            return value
-
-        def variable(found: re.Match[str]) -> str:
-            if found[1] not in self._environment:
-                self.refuse(key, f"needs the environment variable {found[1]}, which is not set.")
-            return self._environment[found[1]]
-
-        return _VARIABLE.sub(variable, value)
-
-
-def _fields_at(place: str) -> list[str]:
-    kinds: dict[str, type[msgspec.Struct]] = {
-        "": Pipeline,
-        "source": Source,
-        "table": TableConfig,
-        "spark": Spark,
-        "run": Run,
-    }
-    return list(kinds.get(place, Step).__struct_fields__)
-
-
-def _resolved(location: str, folder: Path) -> str:
-    """Return a path relative to ``folder``; a URI unchanged."""
-    if "://" in location or location.startswith("file:"):
-        return location
-    return str(folder / Path(location).expanduser())
-
-
-def _file_name(name: str) -> str:
-    return re.sub(r"[^\w.-]", "_", name.strip())
+        Raises:
+            ConfigurationError: A key of the table, or the name, is missing or wrong.
+        """
+        return stream_settings({"query_id": self.name, **self.table.arguments()}, spelling or PipelineSpelling())

@@ -69,19 +69,7 @@ class Job:
         self._totals = Totals()
         self._is_announced = False
         table = pipeline.table
-        self._sink = LanceSink(
-            table.uri,
-            query_id=pipeline.name,
-            mode=table.mode,
-            keys=table.keys or None,
-            storage_options={name: str(value) for name, value in table.storage.items()},
-            create_table=table.create,
-            merge_schema=table.merge_schema,
-            on_table_replaced=table.on_table_replaced,
-            compact_every_epochs=table.compact_every_epochs,
-            compact_above_fragments=table.compact_above_fragments,
-            retain_versions=table.retain_versions,
-        )
+        self._sink = LanceSink.from_settings(pipeline.sink_settings(), mode=table.mode, keys=table.keys)
 
     def run(self, listener: Listener | None = None) -> Totals:
         """Run until all available rows have landed, or until a stop is requested.

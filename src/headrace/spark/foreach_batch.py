@@ -27,7 +27,8 @@ from headrace.tables.commit.message import TaskMessage
 from headrace.tables.commit.payload import AppendPayload, OverwritePayload, Payload
 from headrace.tables.location import Location
 from headrace.tables.settings import SinkSettings
-from headrace.tables.sink_settings import PythonSpelling, stream_settings
+from headrace.tables.sink_settings import stream_settings
+from headrace.tables.spelling import PythonSpelling, Words
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -107,13 +108,6 @@ class LanceSink:
         compact_above_fragments: int | None = None,
         retain_versions: int | None = None,
     ) -> None:
-        if mode not in _MODES:
-            raise InvalidArgumentError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}.")
-        self._keys = (keys,) if isinstance(keys, str) else tuple(keys or ())
-        if (mode == "upsert") != bool(self._keys) or not all(isinstance(key, str) and key for key in self._keys):
-            raise InvalidArgumentError(
-                "mode upsert needs keys, and no other mode takes any.", hint='as in mode="upsert", keys=["id"].'
-            )
         given = {
             "uri": str(uri) if isinstance(uri, Path) else uri,
             "query_id": query_id,
@@ -134,7 +128,35 @@ class LanceSink:
             "compact_above_fragments": compact_above_fragments,
             "retain_versions": retain_versions,
         }
-        self._settings = stream_settings(given, PythonSpelling())
+        self._begin(stream_settings(given, PythonSpelling()), mode, keys)
+
+    @classmethod
+    def from_settings(
+        cls, settings: SinkSettings, *, mode: str = "append", keys: Sequence[str] | str | None = None
+    ) -> LanceSink:
+        """Return a sink with settings that were checked elsewhere, and with their words in its hints.
+
+        Args:
+            settings: The settings.
+            mode: As for the class.
+            keys: As for the class.
+
+        Raises:
+            InvalidArgumentError: The mode is unknown, or it and the keys do not go together.
+        """
+        sink = cls.__new__(cls)
+        sink._begin(settings, mode, keys)
+        return sink
+
+    def _begin(self, settings: SinkSettings, mode: str, keys: Sequence[str] | str | None) -> None:
+        if mode not in _MODES:
+            raise InvalidArgumentError(f"mode is {mode!r}; it must be one of {', '.join(_MODES)}.")
+        self._keys = (keys,) if isinstance(keys, str) else tuple(keys or ())
+        if (mode == "upsert") != bool(self._keys) or not all(isinstance(key, str) and key for key in self._keys):
+            raise InvalidArgumentError(
+                "mode upsert needs keys, and no other mode takes any.", hint='as in mode="upsert", keys=["id"].'
+            )
+        self._settings = settings
         self._mode = mode
         self._run_id = uuid.uuid4().hex
 
@@ -283,9 +305,11 @@ def _write(settings: SinkSettings, replaces: bool) -> Tasks:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headrace.tables.write.data_files import write_rows
 
-        yield _report(
-            write_rows(batches, settings.location, current_task(), settings=settings.files, replacing=replaces)
+        words = settings.rules.words
+        message = write_rows(
+            batches, settings.location, current_task(), settings=settings.files, replacing=replaces, words=words
         )
+        yield _report(message, words)
 
     return write
 
@@ -294,10 +318,12 @@ def _stage(settings: SinkSettings, staging: Location, keys: tuple[str, ...]) -> 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headrace.tables.write.data_files import write_staged
 
-        yield _report(write_staged(batches, settings.location, staging, current_task(), keys))
+        words = settings.rules.words
+        message = write_staged(batches, settings.location, staging, current_task(), keys, words=words)
+        yield _report(message, words)
 
     return stage
 
 
-def _report(message: TaskMessage) -> pa.RecordBatch:
-    return pa.record_batch([pa.array([message.to_json()])], names=["message"])
+def _report(message: TaskMessage, words: Words) -> pa.RecordBatch:
+    return pa.record_batch([pa.array([message.to_json(words)])], names=["message"])

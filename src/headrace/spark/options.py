@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from headrace.errors import ConfigurationError
 from headrace.tables.settings import FeedRules, Limit, ReadSettings, SinkSettings
 from headrace.tables.sink_settings import batch_settings, location_of, stream_settings
+from headrace.tables.spelling import Spelling
 
 T = TypeVar("T")
 
@@ -88,7 +89,7 @@ _NAMES = {
 }
 
 
-class SparkSpelling:
+class SparkSpelling(Spelling):
     """Options of a Spark reader or writer: names in camel case, values as text."""
 
     flags = ("true", "false")
@@ -98,19 +99,23 @@ class SparkSpelling:
     )
 
     def name(self, argument: str) -> str:
-        """The option's name."""
+        """Return the option's name."""
         return _NAMES[argument]
 
+    def setting(self, argument: str, value: str | bool) -> str:
+        """Return an option with its value."""
+        return f"{_NAMES[argument]}={str(value).lower() if isinstance(value, bool) else value}"
+
     def example(self, argument: str, value: str) -> str:
-        """A call of ``option``."""
+        """Return a call of ``option``."""
         return f'.option("{_NAMES[argument]}", "{value}")'
 
     def number(self, value: object) -> int | None:
-        """Digits, perhaps with a sign."""
+        """Return digits, perhaps with a sign, as a number."""
         return int(str(value)) if re.fullmatch(r"-?[0-9]{1,18}", str(value)) else None
 
     def flag(self, value: object) -> bool | None:
-        """``true`` or ``false``, in any case."""
+        """Return the meaning of ``true`` or ``false``, in any case."""
         return {"true": True, "false": False}.get(str(value).lower())
 
 

@@ -51,8 +51,9 @@ class _Writer:
             settings=self._settings.files,
             replacing=self._replaces,
             schema=self._schema,
+            words=self._settings.rules.words,
         )
-        return CommitMessage(message.to_json())
+        return CommitMessage(message.to_json(self._settings.rules.words))
 
     def _payload(self, messages: Sequence[TaskMessage]) -> Payload:
         return OverwritePayload(messages, self._schema) if self._replaces else AppendPayload(messages)

@@ -168,10 +168,7 @@ class LanceStore:
             except lance_errors() as error:
                 if not _is_no_table(error):
                     raise
-                raise TableNotFoundError(
-                    f"There is no Lance table at {self.location}.",
-                    hint="check the path, create the table, or write with createTable=true.",
-                ) from None
+                raise no_table(self.location, "check the path, or create the table.") from None
         self._uri = dataset.uri
         if self.location.namespace:
             self._vended = dataset.latest_storage_options()
@@ -314,6 +311,11 @@ class LanceStore:
 
     def _files(self) -> LanceFileSession:
         return LanceFileSession(self._uri, **self._arguments())
+
+
+def no_table(location: Location, hint: str) -> TableNotFoundError:
+    """Return the error about a table that does not exist."""
+    return TableNotFoundError(f"There is no Lance table at {location}.", hint=hint)
 
 
 def _is_no_table(error: Exception) -> bool:

@@ -79,5 +79,5 @@ def _connect(location: Location) -> Any:
     except Exception as error:  # noqa: BLE001 - a namespace is a plug-in: it may raise anything
         raise ConfigurationError(
             f"Cannot connect to the Lance namespace {location.namespace!r}: {location.redact(repr(error))}",
-            hint="set namespace to 'dir' (with namespace.root), 'rest' (with namespace.uri), or a full class name.",
+            hint="set namespace to 'dir' (with its option root), 'rest' (with its option uri), or a full class name.",
         ) from None

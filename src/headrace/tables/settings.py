@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from headrace.tables.location import Location
+from headrace.tables.spelling import Words
 
 DEFAULT_LOOKBACK = 100
 
@@ -21,6 +22,7 @@ class Rules:
         on_history_gap: Whether to warn or to fail when versions that the lookup needs were removed.
         accepts_reset: Whether a new checkpoint may continue under the same key.
         accepts_replaced: Whether to continue in a table that no longer contains the epochs this query landed.
+        words: How hints name the settings.
     """
 
     query_id: str
@@ -28,6 +30,7 @@ class Rules:
     on_history_gap: Literal["warn", "fail"] = "warn"
     accepts_reset: bool = False
     accepts_replaced: bool = False
+    words: Words = Words()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True)

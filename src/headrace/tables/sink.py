@@ -61,11 +61,19 @@ class EpochSink:
             schema,
             creates=settings.creates_table,
             settings=settings.files,
+            words=settings.rules.words,
             before_creation=before_creation,
         )
         if settings.replaces_schema:
             return snapshot
-        return create.require_fit(self.store, snapshot, schema, merges=settings.merges_schema, fills=fills)
+        return create.require_fit(
+            self.store,
+            snapshot,
+            schema,
+            merges=settings.merges_schema,
+            fills=fills,
+            words=settings.rules.words,
+        )
 
     def require_new(self, checkpoint: str, mode: str) -> None:
         """Before a missing table is created for an epoch whose number is not known: see what the checkpoint says.

@@ -1,17 +1,14 @@
-"""Sink settings from what a user gave, checked; errors name Spark's options or Python's arguments, as the user does.
-
-Every setting has one name here, that of ``LanceSink``'s argument. A `Spelling` says what the user calls it and how its
-value is written.
-"""
+"""Sink settings from what a user gave, checked. A `Spelling` says how the user writes names and values."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from headrace.errors import ConfigurationError
 from headrace.tables.location import Location
 from headrace.tables.settings import DEFAULT_LOOKBACK, CompactionRules, FileSettings, Rules, SinkSettings
+from headrace.tables.spelling import Spelling, Words
 
 T = TypeVar("T")
 
@@ -19,53 +16,6 @@ _LONGEST_QUERY_ID = 1024
 _MOST_LOOKBACK = 10_000
 _FEWEST_RETAINED = 10
 _STORAGE_VERSIONS = ("stable", "2.0", "2.1", "2.2", "2.3", "next", "legacy")
-
-
-class Spelling(Protocol):
-    """How a user writes settings.
-
-    Attributes:
-        flags: How true and false are written.
-        address_hint: How the table's address is given.
-    """
-
-    flags: tuple[str, str]
-    address_hint: str
-
-    def name(self, argument: str) -> str:
-        """What the user calls a setting."""
-
-    def example(self, argument: str, value: str) -> str:
-        """A setting with a value, as the user would write it."""
-
-    def number(self, value: object) -> int | None:
-        """A value as a whole number; None if it is none."""
-
-    def flag(self, value: object) -> bool | None:
-        """A value as true or false; None if it is neither."""
-
-
-class PythonSpelling:
-    """Arguments of a call in Python."""
-
-    flags = ("True", "False")
-    address_hint = 'pass uri, as in "s3://bucket/orders.lance", or namespace and table_id, not both.'
-
-    def name(self, argument: str) -> str:
-        """The argument's own name."""
-        return argument
-
-    def example(self, argument: str, value: str) -> str:
-        """A keyword argument."""
-        return f'{argument}="{value}"'
-
-    def number(self, value: object) -> int | None:
-        """An int that is no bool."""
-        return value if isinstance(value, int) and not isinstance(value, bool) else None
-
-    def flag(self, value: object) -> bool | None:
-        """A bool."""
-        return value if isinstance(value, bool) else None
 
 
 def stream_settings(given: Mapping[str, Any], spelling: Spelling) -> SinkSettings:
@@ -80,16 +30,17 @@ def stream_settings(given: Mapping[str, Any], spelling: Spelling) -> SinkSetting
     """
     query_id, name = given.get("query_id"), spelling.name("query_id")
     if query_id is not None and not isinstance(query_id, str):
-        raise ConfigurationError(f"{name} is {query_id!r}; it must be text.")
+        raise spelling.refusal("query_id", f"{name} is {query_id!r}; it must be text.")
     query_id = (query_id or "").strip()
     if not query_id:
-        raise ConfigurationError(
+        raise spelling.refusal(
+            "query_id",
             f"{name} is missing or blank: it is the key by which headrace recognises epochs that have landed.",
             hint=f"choose a name that no other query on this table has, as in "
             f"{spelling.example('query_id', 'orders-v1')}.",
         )
     if len(query_id) > _LONGEST_QUERY_ID:
-        raise ConfigurationError(f"{name} has {len(query_id)} characters; {_LONGEST_QUERY_ID} are allowed.")
+        raise spelling.refusal("query_id", f"{name} has {len(query_id)} characters; {_LONGEST_QUERY_ID} are allowed.")
     values = _Values(given, spelling)
     accepts = {"fail": False, "accept": True}
     rules = Rules(
@@ -98,6 +49,7 @@ def stream_settings(given: Mapping[str, Any], spelling: Spelling) -> SinkSetting
         values.choice("on_history_gap", {"warn": "warn", "fail": "fail"}, "warn"),
         values.choice("on_checkpoint_reset", accepts, "fail"),
         values.choice("on_table_replaced", accepts, "fail"),
+        Words.of(spelling),
     )
     return _settings(values, rules, creates=False)
 
@@ -108,7 +60,7 @@ def batch_settings(given: Mapping[str, Any], spelling: Spelling) -> SinkSettings
     Raises:
         ConfigurationError: A setting is wrong; the message names it.
     """
-    return _settings(_Values(given, spelling), Rules(""), creates=True)
+    return _settings(_Values(given, spelling), Rules("", words=Words.of(spelling)), creates=True)
 
 
 def location_of(given: Mapping[str, Any], spelling: Spelling) -> Location:
@@ -122,12 +74,14 @@ def location_of(given: Mapping[str, Any], spelling: Spelling) -> Location:
     names = {argument: spelling.name(argument) for argument in ("uri", "namespace", "table_id")}
     if bool(namespace) != bool(table_id):
         only = names["namespace" if namespace else "table_id"]
-        raise ConfigurationError(
+        raise spelling.refusal(
+            "namespace" if namespace else "table_id",
             f"{names['namespace']} and {names['table_id']} go together, and only {only} is given.",
             hint=f"as in {spelling.example('namespace', 'rest')} and {spelling.example('table_id', 'sales.orders')}.",
         )
     if bool(uri) == bool(namespace):
-        raise ConfigurationError(
+        raise spelling.refusal(
+            "uri",
             f"The table's address is given twice: as a {names['uri']}, and in a namespace."
             if uri
             else f"The table's address is missing: there is no {names['uri']}.",
@@ -141,15 +95,16 @@ def location_of(given: Mapping[str, Any], spelling: Spelling) -> Location:
 def _settings(values: _Values, rules: Rules, *, creates: bool) -> SinkSettings:
     every, above = values.number("compact_every_epochs", 1, 10**9), values.number("compact_above_fragments", 1, 10**9)
     retained = values.number("retain_versions", _FEWEST_RETAINED, 10**9)
-    name = values.spelling.name
+    spelling = values.spelling
     if retained is not None and every is None and above is None:
-        raise ConfigurationError(
-            f"{name('retain_versions')} is part of compaction, and compaction is off.",
-            hint=f"set {name('compact_every_epochs')} or {name('compact_above_fragments')} too.",
+        raise spelling.refusal(
+            "retain_versions",
+            f"{spelling.name('retain_versions')} is part of compaction, and compaction is off.",
+            f"set {spelling.name('compact_every_epochs')} or {spelling.name('compact_above_fragments')} too.",
         )
     versions = {version: version for version in _STORAGE_VERSIONS}
     return SinkSettings(
-        location_of(values.given, values.spelling),
+        location_of(values.given, spelling),
         rules,
         FileSettings(
             values.number("max_rows_per_file", 1, 10**12),
@@ -193,7 +148,7 @@ class _Values:
             isinstance(name, str) and isinstance(each, str) for name, each in value.items()
         ):
             # Without the value: it may be a secret.
-            raise ConfigurationError(f"{self.spelling.name(argument)} can be a mapping of text to text.")
+            raise self.spelling.refusal(argument, f"{self.spelling.name(argument)} can be a mapping of text to text.")
         return {name: each for name, each in value.items() if each}
 
     def choice(self, argument: str, choices: Mapping[str, T], default: str) -> T:
@@ -221,7 +176,8 @@ class _Values:
         return number
 
     def _wrong(self, argument: str, allowed: str, default: object = None) -> ConfigurationError:
-        return ConfigurationError(
+        return self.spelling.refusal(
+            argument,
             f"{self.spelling.name(argument)} is {self.given.get(argument)!r}; it must be {allowed}.",
             hint=f"the default is {default}." if default is not None else "leave it out for the default.",
         )

@@ -12,6 +12,7 @@ from enum import Enum
 
 from headrace._version import __version__
 from headrace.errors import CheckpointResetError, ConfigurationError, FencedError, LandingError
+from headrace.tables.spelling import Words
 
 # The two keys that other tools rely on. They are never renamed, and only an epoch's own transaction has them.
 QUERY_ID = "lance.streaming.queryId"
@@ -116,8 +117,13 @@ def details(mode: str, rows: int, files: int | None) -> dict[str, str]:
     return {MODE: mode, **counts, WRITER: __version__}
 
 
-def stamp_of(properties: Mapping[str, str], query_id: str) -> Stamp | None:
+def stamp_of(properties: Mapping[str, str], query_id: str, words: Words = Words()) -> Stamp | None:  # noqa: B008 - frozen
     """Return the stamp of one query in a transaction's properties, or None.
+
+    Args:
+        properties: The properties.
+        query_id: The query.
+        words: How hints name settings.
 
     Raises:
         LandingError: The transaction belongs to the query, and its epoch is not a number.
@@ -131,7 +137,7 @@ def stamp_of(properties: Mapping[str, str], query_id: str) -> Stamp | None:
     except ValueError:
         raise LandingError(
             f"A transaction of query {query_id!r} has the epoch {written!r}, which is not a number.",
-            hint="another tool stamps transactions with this query's id: choose a new streamingQueryId.",
+            hint=f"another tool stamps transactions with this query's id: choose a new {words.query_id}.",
         ) from None
     return Stamp(
         query_id,
@@ -166,6 +172,7 @@ def decide(
     mode: str = "",
     is_established: bool = False,
     accepts_reset: bool = False,
+    words: Words = Words(),  # noqa: B008 - frozen
 ) -> Decision:
     """Decide about one epoch from the newest stamp of its query.
 
@@ -176,6 +183,7 @@ def decide(
         mode: The mode the epoch's rows land in; empty if not known.
         is_established: Whether this run is known to have stamped the table before.
         accepts_reset: Whether the settings allow a new checkpoint to continue under the same id.
+        words: How hints name settings.
 
     Raises:
         FencedError: Another run has taken over from this one.
@@ -186,22 +194,22 @@ def decide(
     if newest is None:
         return Decision.TAKE_OVER
     if newest.run == run.id:
-        _require_same_mode(newest, mode)
+        _require_same_mode(newest, mode, words)
         return Decision.SKIP if epoch <= newest.epoch else Decision.COMMIT
     if is_established or run.id[:_SHORT_ID] in newest.superseded:
         raise FencedError(
             f"Run {run.id} of query {newest.query_id!r} was stopped before epoch {epoch}: run "
             f"{newest.run or '(unknown)'} has taken over and landed epoch {newest.epoch}. Nothing was lost or doubled.",
-            hint="two drivers run the same query; leave it to the newer one, or give each its own streamingQueryId.",
+            hint=f"two drivers run the same query; leave it to the newer one, or give each its own {words.query_id}.",
         )
-    _require_same_mode(newest, mode)
+    _require_same_mode(newest, mode, words)
     if newest.is_of_another_checkpoint(run):
         if run.checkpoint[:_SHORT_ID] in newest.given_up:
             raise CheckpointResetError(
                 f"Query {newest.query_id!r} comes with epoch {epoch} of checkpoint {run.checkpoint}, which was "
                 f"replaced by checkpoint {newest.checkpoint}. It is no longer known which of its epochs have landed. "
                 f"Nothing was changed.",
-                hint="continue from the newer checkpoint, or choose a new streamingQueryId.",
+                hint=f"continue from the newer checkpoint, or choose a new {words.query_id}.",
             )
         if accepts_reset:
             return Decision.TAKE_OVER
@@ -209,19 +217,19 @@ def decide(
             f"Query {newest.query_id!r} comes with epoch {epoch} of checkpoint {run.checkpoint}, but what it has "
             f"landed so far, up to epoch {newest.epoch}, came from checkpoint {newest.checkpoint}. Its epochs would be "
             f"taken for landed, or its rows land twice. Nothing was changed.",
-            hint="if the checkpoint was reset on purpose, choose a new streamingQueryId, or set "
-            "lance.streaming.onCheckpointReset=accept to land this checkpoint's epochs as new rows.",
+            hint=f"if the checkpoint was reset on purpose, choose a new {words.query_id}, or set "
+            f"{words.accept_reset} to land this checkpoint's epochs as new rows.",
         )
     return Decision.SKIP if epoch <= newest.epoch else Decision.TAKE_OVER
 
 
-def _require_same_mode(newest: Stamp, mode: str) -> None:
+def _require_same_mode(newest: Stamp, mode: str, words: Words) -> None:
     if newest.mode and mode and newest.mode != mode:
         raise ConfigurationError(
             f"Query {newest.query_id!r} is to land in mode {_mode_name(mode)}, but what it has landed so far, up to "
             f"epoch {newest.epoch}, was landed in mode {_mode_name(newest.mode)}: the table would hold a mixture of "
             f"both. Nothing was changed.",
-            hint=f"set the mode back to {_mode_name(newest.mode)}, or choose a new streamingQueryId. To keep the rows "
+            hint=f"set the mode back to {_mode_name(newest.mode)}, or choose a new {words.query_id}. To keep the rows "
             f"and continue in mode {_mode_name(mode)} under the same id, run `headrace forget TABLE QUERY` first.",
         )
 

@@ -95,7 +95,7 @@ class StampReader:
     def _since(self, known: Bookmark, snapshot: Snapshot, *, may_rebase: bool) -> Lookup:
         """Look up for a run that has stamped before: only versions after its last stamp can matter."""
         if not self._is_kept_or_cleaned(known.at, snapshot):
-            raise replaced.recreated_under(self.rules.query_id, known.at.version)
+            raise replaced.recreated_under(self.rules, known.at.version)
         versions: Sequence[int] = range(snapshot.version, known.at.version, -1)
         is_capped = may_rebase and len(versions) > self.rules.lookback
         if is_capped:
@@ -176,7 +176,7 @@ class StampReader:
                 continue
             if version == snapshot.version:
                 scan = replace(scan, at=Published(version, entry.uuid))
-            stamp = stamp_of(entry.properties, self.rules.query_id)
+            stamp = stamp_of(entry.properties, self.rules.query_id, self.rules.words)
             if stamp is not None:
                 if stamp.read_version is not None:  # Its run had read the versions before it only up to there.
                     missing.extend(missing_between(snapshot, stamp.read_version, version))
@@ -229,7 +229,7 @@ class StampReader:
     def _require_not_replaced(self, scan: HistoryScan) -> None:
         by = [entry for entry in scan.replaced if entry.version > scan.stamped_at]
         if by:
-            raise replaced.replaced_under(self.rules.query_id, by[0])
+            raise replaced.replaced_under(self.rules, by[0])
 
     def _is_kept_or_cleaned(self, made: Published, snapshot: Snapshot) -> bool:
         """Whether a version is, or was, in this table and not in an earlier one at the same address."""
@@ -262,7 +262,7 @@ class StampReader:
             raise HistoryGapError(
                 f"{what}: it is not known whether its epoch landed there. Nothing was landed.",
                 hint="check whether the epoch's rows are in the table; if not, or if this query never wrote to it, "
-                "restart once with lance.streaming.onHistoryGap=warn.",
+                f"restart once with {self.rules.words.warn_about_gap}.",
             )
         known = (
             f"the newest epoch known to have landed is {found.epoch}"

@@ -12,6 +12,7 @@ from typing import Any
 from headrace._counts import counted
 from headrace.errors import LandingError
 from headrace.tables.commit.ledger import QueryRun
+from headrace.tables.spelling import Words
 from headrace.tables.store import Column
 
 VERSION = 2
@@ -50,8 +51,11 @@ class TaskMessage:
         """The names of the data files."""
         return tuple(file["path"] for fragment in self.fragments for file in fragment["files"])
 
-    def to_json(self) -> str:
+    def to_json(self, words: Words = Words()) -> str:  # noqa: B008 - frozen
         """Return the message as JSON.
+
+        Args:
+            words: How hints name settings.
 
         Raises:
             LandingError: The message is larger than ``MAX_BYTES``.
@@ -73,7 +77,7 @@ class TaskMessage:
         if len(text) > MAX_BYTES:
             raise LandingError(
                 f"Partition {self.partition} wrote {counted(len(self.fragments), 'file')}: too many for one message.",
-                hint="raise maxRowsPerFile or maxBytesPerFile, or repartition.",
+                hint=f"raise {words.file_limits}, or repartition.",
             )
         return text
 

@@ -199,6 +199,7 @@ class EpochCommitter:
             mode=mode,
             is_established=self.state.last is not None,
             accepts_reset=self.rules.accepts_reset,
+            words=self.rules.words,
         )
         self._require_not_replaced(lookup, mode)
         self._require_not_lost(lost if newest is None else NO_EPOCHS, epoch, run, mode)
@@ -212,11 +213,11 @@ class EpochCommitter:
 
     def _require_not_replaced(self, lookup: Lookup, mode: str) -> None:
         if self._minds_lost_rows(mode) and lookup.newest is not None and lookup.replaced is not None:
-            raise replaced.replaced(self.rules.query_id, lookup.newest, lookup.replaced, self.table)
+            raise replaced.replaced(self.rules, lookup.newest, lookup.replaced, self.table)
 
     def _require_not_lost(self, lost: Epochs, epoch: int, run: QueryRun, mode: str) -> None:
         if lost and self._minds_lost_rows(mode):
-            raise replaced.lost(self.rules.query_id, epoch, run.checkpoint, lost, self.table)
+            raise replaced.lost(self.rules, epoch, run.checkpoint, lost, self.table)
 
     def _minds_lost_rows(self, mode: str) -> bool:
         """Whether lost rows matter: a complete result has the rows of all epochs before it."""

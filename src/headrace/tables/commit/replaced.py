@@ -11,11 +11,9 @@ from collections.abc import Callable, Sequence
 from headrace.errors import TableReplacedError
 from headrace.tables.commit.epochs import NO_EPOCHS, Epochs
 from headrace.tables.commit.ledger import QueryRun, Stamp
+from headrace.tables.settings import Rules
 from headrace.tables.store import Entry, Kind
 
-_ACCEPT = (
-    'lance.streaming.onTableReplaced=accept (in a pipeline file, on_table_replaced = "accept" in the section [table])'
-)
 _KINDS = {Kind.REPLACE: "an overwrite", Kind.RESTORE: "a restore"}
 
 
@@ -52,41 +50,48 @@ def undoing(replacing: Sequence[Entry], stamped_at: int) -> Entry | None:
     return None
 
 
-def lost(query_id: str, epoch: int, checkpoint: str, lost: Epochs, table: str) -> TableReplacedError:
+def lost(rules: Rules, epoch: int, checkpoint: str, lost: Epochs, table: str) -> TableReplacedError:
     """The table has no stamp of the query, although the checkpoint has earlier epochs."""
     return TableReplacedError(
-        f"Query {query_id!r} continues with epoch {epoch} of checkpoint {checkpoint}, but {table} does not have "
+        f"Query {rules.query_id!r} continues with epoch {epoch} of checkpoint {checkpoint}, but {table} does not have "
         f"{lost.named}: the table was dropped, replaced or restored to an earlier state, the checkpoint was used with "
         f"another table, or the sink was not called for every epoch. Nothing was changed.",
-        hint="put the table back as it was; or begin again with a new checkpoint and a new streamingQueryId (in a "
-        f"pipeline file, a new name), which lands everything the source still has; or set {_ACCEPT}: the query then "
-        f"continues with epoch {epoch}, without the rows before it.",
+        hint=f"put the table back as it was; or begin again with a new checkpoint and a new {rules.words.query_id}, "
+        f"which lands everything the source still has; or set {rules.words.accept_replaced}: the query then continues "
+        f"with epoch {epoch}, without the rows before it.",
     )
 
 
-def replaced(query_id: str, newest: Stamp, by: Entry, table: str) -> TableReplacedError:
+def replaced(rules: Rules, newest: Stamp, by: Entry, table: str) -> TableReplacedError:
     """While the query was stopped, another writer replaced the table's rows."""
     return TableReplacedError(
-        f"Version {by.version} of {table} is {_KINDS[by.kind]} by another writer, made after query {query_id!r} had "
-        f"landed up to epoch {newest.epoch}: rows it has landed may be gone. Nothing was changed.",
-        hint=f"if that was meant, set {_ACCEPT}: the query then continues after epoch {newest.epoch}. Otherwise "
-        f"restore the version before, {by.version - 1}, if it is still kept.",
+        f"Version {by.version} of {table} is {_KINDS[by.kind]} by another writer, made after query {rules.query_id!r} "
+        f"had landed up to epoch {newest.epoch}: rows it has landed may be gone. Nothing was changed.",
+        hint=f"if that was meant, set {rules.words.accept_replaced}: the query then continues after epoch "
+        f"{newest.epoch}. Otherwise restore the version before, {by.version - 1}, if it is still kept.",
     )
 
 
-def replaced_under(query_id: str, by: Entry) -> TableReplacedError:
+def replaced_under(rules: Rules, by: Entry) -> TableReplacedError:
     """While the query was running, another writer replaced the table's rows."""
     return TableReplacedError(
-        f"Version {by.version} of the table is {_KINDS[by.kind]} by another writer, made while query {query_id!r} was "
-        f"running: rows it has landed may be gone. Nothing more was landed.",
-        hint=f"if that was meant, restart the query with {_ACCEPT}: it continues after the epochs it has landed.",
+        f"Version {by.version} of the table is {_KINDS[by.kind]} by another writer, made while query "
+        f"{rules.query_id!r} was running: rows it has landed may be gone. Nothing more was landed.",
+        hint=_restart(rules),
     )
 
 
-def recreated_under(query_id: str, version: int) -> TableReplacedError:
+def recreated_under(rules: Rules, version: int) -> TableReplacedError:
     """While the query was running, the table was dropped and created again."""
     return TableReplacedError(
-        f"The table does not have the version {version} that query {query_id!r} made: it was dropped and created again "
-        f"while the query was running. Nothing more was landed.",
-        hint=f"if that was meant, restart the query with {_ACCEPT}: it continues after the epochs it has landed.",
+        f"The table does not have the version {version} that query {rules.query_id!r} made: it was dropped and created "
+        f"again while the query was running. Nothing more was landed.",
+        hint=_restart(rules),
+    )
+
+
+def _restart(rules: Rules) -> str:
+    return (
+        f"if that was meant, restart the query with {rules.words.accept_replaced}: it continues after the epochs it "
+        f"has landed."
     )

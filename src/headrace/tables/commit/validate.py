@@ -46,7 +46,8 @@ def validate_epoch(
     if not between:
         return
     require_no_rival(stamps, snapshot, between, stamp, published)
-    require_still_fits(snapshot, published, payload, what)
+    remedy = f"write them again under a new {stamps.rules.words.query_id}"
+    require_still_fits(snapshot, published, payload, what, remedy)
     if isinstance(operation, Merge) and missing_between(snapshot, read_version, published.version):
         raise LandingError(
             f"{what} has landed as version {published.version}, but cleanup removed versions between {read_version} "
@@ -61,7 +62,7 @@ def validate_batch(store: Store, published: Published, *, read_version: int, pay
     snapshot = store.open()
     require_present(snapshot, published, payload, "The batch write")
     if published.version > read_version + 1:
-        require_still_fits(snapshot, published, payload, "The batch write")
+        require_still_fits(snapshot, published, payload, "The batch write", "write them again")
 
 
 def require_history_since(store: Store, version: int) -> None:
@@ -89,7 +90,7 @@ def require_no_rival(
         FencedError: One did.
     """
     entries = [snapshot.entry(version) for version in between[: stamps.rules.lookback]]
-    found = [stamp_of(entry.properties, stamp.query_id) for entry in entries if entry is not None]
+    found = [stamp_of(entry.properties, stamp.query_id, stamps.rules.words) for entry in entries if entry is not None]
     if len(found) < len(between):
         mark = stamps.bookmark_above(between[-1] - 1, snapshot)
         found.append(mark.stamp if mark else None)
@@ -128,8 +129,15 @@ def require_present(snapshot: Snapshot, published: Published, payload: Payload, 
         )
 
 
-def require_still_fits(snapshot: Snapshot, published: Published, payload: Payload, what: str) -> None:
+def require_still_fits(snapshot: Snapshot, published: Published, payload: Payload, what: str, remedy: str) -> None:
     """Check that the versions between the base of a commit and the commit left the columns unchanged.
+
+    Args:
+        snapshot: The table after the commit.
+        published: The version that was committed.
+        payload: Its rows.
+        what: The commit's name in the message.
+        remedy: How the rows can be written again.
 
     Raises:
         LandingError: They did not.
@@ -140,5 +148,5 @@ def require_still_fits(snapshot: Snapshot, published: Published, payload: Payloa
         raise LandingError(
             f"{what} has landed as version {published.version}, but the table's columns were changed at the same "
             f"moment, and its rows have nulls there: {error}",
-            hint="fill them in, or delete the rows and write them again (a stream: under a new streamingQueryId).",
+            hint=f"fill them in, or delete the rows and {remedy}.",
         ) from error

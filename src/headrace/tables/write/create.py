@@ -13,9 +13,10 @@ from lance.dataset import LanceDataset, LanceOperation
 from headrace.arrow.align import Alignment
 from headrace.errors import SchemaMismatchError, StorageError, TableNotFoundError
 from headrace.tables.lance_errors import translated
-from headrace.tables.lance_store import LanceSnapshot, LanceStore
+from headrace.tables.lance_store import LanceSnapshot, LanceStore, no_table
 from headrace.tables.location import Location
 from headrace.tables.settings import FileSettings
+from headrace.tables.spelling import Words
 
 _log = logging.getLogger("headrace.tables")
 
@@ -26,6 +27,7 @@ def open_or_create(
     *,
     creates: bool,
     settings: FileSettings = FileSettings(),  # noqa: B008 - frozen
+    words: Words = Words(),  # noqa: B008 - frozen
     before_creation: Callable[[], None] = lambda: None,
 ) -> LanceSnapshot:
     """Open the table; if it does not exist and ``creates`` is true, create an empty one with ``schema``.
@@ -35,6 +37,7 @@ def open_or_create(
         schema: The schema of a new table.
         creates: Whether to create a table that does not exist.
         settings: The file format version of a new table.
+        words: How hints name settings.
         before_creation: Called before the table is created. If it raises, nothing is created.
 
     Raises:
@@ -45,7 +48,8 @@ def open_or_create(
         return store.open()
     except TableNotFoundError:
         if not creates:
-            raise
+            hint = f"check the path, create the table, or set {words.create_table}."
+            raise no_table(store.location, hint) from None
     before_creation()
     try:
         with translated(store.location, "creating the table"):
@@ -72,7 +76,13 @@ def _create(location: Location, schema: pa.Schema, settings: FileSettings) -> No
 
 
 def require_fit(
-    store: LanceStore, snapshot: LanceSnapshot, schema: pa.Schema, *, merges: bool, fills: bool = True
+    store: LanceStore,
+    snapshot: LanceSnapshot,
+    schema: pa.Schema,
+    *,
+    merges: bool,
+    fills: bool = True,
+    words: Words = Words(),  # noqa: B008 - frozen
 ) -> LanceSnapshot:
     """Check that rows with ``schema`` fit the table; if ``merges`` is true, first add the columns it does not have.
 
@@ -97,7 +107,7 @@ def require_fit(
             if is_last:
                 raise
         snapshot = store.open()
-    Alignment(schema, snapshot.schema, fills=fills)
+    Alignment(schema, snapshot.schema, fills=fills, add_setting=words.merge_schema)
     return snapshot
 
 

@@ -22,6 +22,7 @@ from headrace.tables.lance_errors import lance_errors, storage_error
 from headrace.tables.lance_store import LanceStore, columns_of
 from headrace.tables.location import Location
 from headrace.tables.settings import FileSettings
+from headrace.tables.spelling import Words
 
 
 def write_rows(
@@ -32,6 +33,7 @@ def write_rows(
     settings: FileSettings = FileSettings(),  # noqa: B008 - frozen
     replacing: bool = False,
     schema: pa.Schema | None = None,
+    words: Words = Words(),  # noqa: B008 - frozen
 ) -> TaskMessage:
     """Write one task's rows as data files of the table.
 
@@ -42,6 +44,7 @@ def write_rows(
         settings: Limits and format of data files.
         replacing: Whether the rows will replace the table's rows instead of being appended.
         schema: With ``replacing``, the schema that replaces the table's; None keeps the table's.
+        words: How hints name settings.
 
     Returns:
         The task's message to the driver; it lists no fragments if there were no rows.
@@ -62,14 +65,20 @@ def write_rows(
     else:
         settings_used.pop("data_storage_version", None)
         columns = columns_of(dataset.lance_schema)
-    rows = _Rows(Alignment(first.schema, target), chain((first,), rest))
+    rows = _Rows(Alignment(first.schema, target, add_setting=words.merge_schema), chain((first,), rest))
     mode = "overwrite" if replacing else "append"
     fragments = rows.write(location, lambda reader: write_fragments(reader, dataset, mode=mode, **settings_used))
     return _message(task, fragments, columns, rows.null_rows)
 
 
 def write_staged(
-    batches: Iterable[pa.RecordBatch], location: Location, staging: Location, task: Task, keys: tuple[str, ...]
+    batches: Iterable[pa.RecordBatch],
+    location: Location,
+    staging: Location,
+    task: Task,
+    keys: tuple[str, ...],
+    *,
+    words: Words = Words(),  # noqa: B008 - frozen
 ) -> TaskMessage:
     """Write one task's rows to the staging directory, to be merged by ``keys``. Each key may occur once.
 
@@ -81,7 +90,8 @@ def write_staged(
     if first is None:
         return TaskMessage(task.partition, run=task.run, epoch=task.epoch)
     schema = LanceStore(location).open().schema
-    rows = _Rows(Alignment(first.schema, schema, fills=False), chain((first,), rest), keys)
+    alignment = Alignment(first.schema, schema, fills=False, add_setting=words.merge_schema)
+    rows = _Rows(alignment, chain((first,), rest), keys)
     fragments = rows.write(
         location,
         lambda reader: write_fragments(reader, staging.uri, mode="create", storage_options=staging.options()),
