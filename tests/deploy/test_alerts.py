@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from support.deployed import DEPLOY, alerts, yaml_of
+from support.deployed import DEPLOY, ROOT, alerts, yaml_of
 from support.promtool import find_promtool
 
 
@@ -26,6 +26,16 @@ def test_every_alert_has_a_case_in_which_it_fires_and_one_in_which_it_does_not()
     fires = {case["alertname"] for case in cases if case.get("exp_alerts")}
     silent = {case["alertname"] for case in cases if not case.get("exp_alerts")}
     assert fires == silent == {alert["alert"] for alert in alerts()}
+
+
+def test_every_alert_says_how_urgent_it_is_and_where_its_page_is() -> None:
+    """C27: and the heading is there, with what to look at and what to do."""
+    text = (ROOT / "docs/operations.md").read_text("utf-8")
+    headings = re.findall(r"^#+ (Headrace\w+)$", text, re.MULTILINE)
+    assert sorted(headings) == sorted(alert["alert"] for alert in alerts())
+    for alert in alerts():
+        assert alert["labels"]["severity"] in ("page", "ticket")
+        assert alert["annotations"]["runbook"] == f"docs/operations.md#{alert['alert'].lower()}"
 
 
 def test_the_rules_watch_the_job_that_the_configuration_scrapes() -> None:
