@@ -143,15 +143,35 @@ def as_versions_accumulate(marks: list[int]) -> None:
     }
     for name, rules in contenders.items():
         found = accumulated(rules, marks)
-        first = found[marks[0]][0]
+        first = found[marks[0]].seconds
         lines = [
-            [str(mark), f"{found[mark][0] * 1000:.1f}", f"{found[mark][0] / first:.2f}", f"{found[mark][1]:.2f}"]
-            for mark in marks
+            [
+                str(mark),
+                f"{at.seconds * 1000:.1f}",
+                f"{at.seconds / first:.2f}",
+                f"{at.versions_read:.2f}",
+                str(at.versions),
+                str(at.fragments),
+                f"{at.bytes / 1e6:.0f}",
+            ]
+            for mark, at in found.items()
         ]
-        print(f"\n{name}\n{table(['epochs', 'ms per epoch', f': at {marks[0]}', 'versions read'], lines)}", flush=True)
+        head = ["epochs", "ms per epoch", f": at {marks[0]}", "versions read", "versions kept", "fragments", "MB"]
+        print(f"\n{name}\n{table(head, lines)}", flush=True)
 
 
-def accumulated(rules: Any, marks: list[int], window: int = 40) -> dict[int, tuple[float, float]]:
+@dataclass(frozen=True)
+class Accumulated:
+    """A table after a number of epochs: the median of the last epochs' seconds, and what is there."""
+
+    seconds: float
+    versions_read: float
+    versions: int
+    fragments: int
+    bytes: int
+
+
+def accumulated(rules: Any, marks: list[int], window: int = 40) -> dict[int, Accumulated]:
     from headrace.tables import sink as sinks
     from headrace.tables.commit.ledger import QueryRun
     from headrace.tables.commit.payload import AppendPayload
@@ -160,7 +180,7 @@ def accumulated(rules: Any, marks: list[int], window: int = 40) -> dict[int, tup
     from headrace.tables.write.data_files import Task, write_rows
 
     batch = pa.record_batch([range(100), range(100), [0.5] * 100, ["x"] * 100], schema=NARROW.schema)
-    found: dict[int, tuple[float, float]] = {}
+    found: dict[int, Accumulated] = {}
     run = QueryRun("bench", "bench")
     with tempfile.TemporaryDirectory() as name:
         location = Location(f"{name}/t.lance")
@@ -175,8 +195,15 @@ def accumulated(rules: Any, marks: list[int], window: int = 40) -> dict[int, tup
             seconds.append(time.perf_counter() - started)
             read.append(sink.committer(run).state.versions_read - before)
             if epoch + 1 in marks:
-                found[epoch + 1] = (statistics.median(seconds[-window:]), statistics.mean(read[-window:]))
                 sinks.compactor.wait()
+                there = lance.dataset(location.uri)
+                found[epoch + 1] = Accumulated(
+                    statistics.median(seconds[-window:]),
+                    statistics.mean(read[-window:]),
+                    len(there.versions()),
+                    len(there.get_fragments()),
+                    sum(file.stat().st_size for file in Path(location.uri).rglob("*") if file.is_file()),
+                )
     return found
 
 
