@@ -61,6 +61,8 @@ def test_every_command_says_what_it_does() -> None:
         (["history", "t", "--last", "0"], 2, "0 is not in the range"),
         (["history", "nowhere.lance"], 1, "There is no Lance table at nowhere.lance."),
         (["history", "t", "--storage", "secret"], 2, "KEY=VALUE"),
+        (["sql", "--table", "secret", "-c", "select 1"], 2, "NAME=URI"),
+        (["init", "/dev/null/folder"], 1, "/dev/null/folder: Not a directory."),
         (
             ["run", "nowhere.toml"],
             2,

@@ -29,7 +29,7 @@ def test_a_count_has_its_singular(number: int, noun: str, text: str) -> None:
 
 
 def progress(rows: int, lag: int) -> Progress:
-    return Progress(0, rows, rows, 1.0, 1.0, {}, version=2, lag=(lag, "versions"))
+    return Progress(0, rows, rows, 1.0, 1.0, {}, version=2, lag={"versions": lag})
 
 
 def test_an_epoch_and_a_run_can_have_one_of_each() -> None:

@@ -11,6 +11,8 @@ import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
+from headrace import PlanError, SessionContext
+from headrace.cli.sql_sources import plan, quoted_paths
 from headrace.cli.sql_statements import is_complete, split
 from support.command import command, environment, headrace, succeeds
 from support.lance_tables import create_table
@@ -48,6 +50,73 @@ def test_a_place_that_is_none_of_these_is_an_error(folder: Path) -> None:
     for place in ("mixed", "pipeline.toml"):
         done = headrace("sql", "--table", f"t={place}", "-c", "select 1", folder=folder)
         assert (done.returncode, "neither a Lance table nor" in done.stderr) == (2, True)
+
+
+def test_a_table_can_be_a_quoted_path(folder: Path) -> None:
+    """C24: of every kind, in joins, views and subqueries; later statements see a file that has changed."""
+    script = """
+        select count(*) as n from 'rows.csv' a, 'rows.lance' b join 'many' using (id) where a.id = b.id;
+        describe 'rows.json';
+        create view v as select * from 'rows.json'; select sum(id) as s from (select * from v);
+        copy (select 7 as id) to 'new.csv' stored as csv options ('format.has_header' 'true'); select * from 'new.csv';
+        copy (select 'x' as t) to 'new.csv' stored as csv options ('format.has_header' 'true'); select * from 'new.csv';
+    """
+    lines = succeeds("sql", "--format", "csv", "-c", script, folder=folder).splitlines()
+    assert lines == [
+        '"n"', "6", '"column_name","data_type","is_nullable"', '"id","Int64","YES"', '"s"', "3",
+        '"count"', "1", '"id"', "7", '"count"', "1", '"t"', '"x"',
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("select * from 'nope.parquet'", "there is nothing at 'nope.parquet'"),
+        ("select * from rows r join 'nope.lance' using (id)", "there is nothing at 'nope.lance'"),
+        ("select * from 'nope'", "nope is neither a Lance table nor a file or folder"),
+    ],
+)
+def test_a_quoted_path_that_is_not_there_is_named(folder: Path, statement: str, said: str) -> None:
+    """C24"""
+    done = headrace("sql", "--table", "rows=rows.csv", "-c", statement, folder=folder)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("statement", "paths"),
+    [
+        ("select 'a.csv' from 'b.csv'", ["b.csv"]),
+        ("select * FROM\n'it''s.csv'", ["it's.csv"]),
+        ("select * from t left join 'b.csv' using (x)", ["b.csv"]),
+        ("select * from (select * from('b.csv'))", ["b.csv"]),
+        ("select * from /* 'c.csv' */ 'b.csv' -- from 'd.csv'", ["b.csv"]),
+        ("select * from 'b.csv' x, 'c.csv' y, 'b.csv'", ["b.csv", "c.csv"]),
+        ("select * from t where x = 'b.csv'", []),
+        ("select afrom 'b.csv'", []),
+        ('select "from" \'b.csv\', "x" from t', []),
+        ("select * from ''", []),
+    ],
+)
+def test_a_path_is_a_quoted_text_where_a_table_is_expected(statement: str, paths: list[str]) -> None:
+    """C24"""
+    assert quoted_paths(statement) == paths
+
+
+def test_only_the_command_reads_quoted_paths(folder: Path) -> None:
+    """C24: SQL that a program passes to a session cannot name files, whether it is read-only or not."""
+    with SessionContext() as session:
+        frame = plan(session, f"select count(*) as n from '{folder}/rows.csv'", {})
+        for read_only in (True, False):
+            with pytest.raises(PlanError, match=r"rows.csv' not found"):
+                session.sql(f"select * from '{folder}/rows.csv'", read_only=read_only)
+        assert frame.collect().read_all().to_pylist() == [{"n": 3}]
+
+
+def test_a_text_that_looks_like_a_path_is_a_text(folder: Path) -> None:
+    """C24: after FROM in a function, and in a list."""
+    asked = "select trim('x' from 'nope.csv') as a, 'b' in ('c', 'rows.csv') as b"
+    assert succeeds("sql", "--format", "csv", "-c", asked, folder=folder) == '"a","b"\n"nope.csv",false\n'
 
 
 def test_rows_are_printed_in_every_form(folder: Path) -> None:

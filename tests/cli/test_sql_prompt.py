@@ -93,6 +93,26 @@ def test_statements_are_answered_and_errors_do_not_end_it(terminal: Terminal, tm
     assert history.stat().st_mode & 0o077 == 0
 
 
+def test_the_prompt_explains_itself(terminal: Terminal) -> None:
+    """C14: that a statement ends with a semicolon, once, and what else can be typed, with a semicolon or without."""
+    terminal.press("select 1 as one\r")
+    terminal.hear("A statement ends with a semicolon")
+    terminal.hear("...>")
+    terminal.press(", 2 as two\r")
+    terminal.hear("...>")
+    terminal.press(";\r")
+    assert "A statement ends" not in terminal.hear("│   1 │   2 │")
+    terminal.hear("headrace>")
+    for asked in ("help\r", "HELP;\r"):
+        terminal.press(asked)
+        assert "SELECT * FROM 'file.parquet';" in terminal.hear("quit, exit")
+        terminal.hear("headrace>")
+    terminal.press("select sum(identifier) as total from 't.lance';\r")
+    terminal.hear_answer("│     6 │")
+    terminal.press("exit\r")
+    assert terminal.process.wait(PATIENCE) == 0
+
+
 def test_names_are_completed(terminal: Terminal) -> None:
     """C14: tables, their columns, and words of SQL."""
     terminal.press("select ident\t")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import importlib.util
 import os
 import platform
@@ -10,43 +9,30 @@ import sys
 import tempfile
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from headrace._counts import counted
 from headrace.cli import exit_codes
+from headrace.cli.doctor_tasks import executors, local_tasks
+from headrace.cli.findings import NOTE, OK, WRONG, Finding, print_finding
+from headrace.cli.table_options import as_json
 from headrace.errors import HeadraceError
-
-_OK, _NOTE, _BAD = "ok", "note", "wrong"
-_COLORS = {_OK: "green", _NOTE: "yellow", _BAD: "red"}
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check.
-
-    Attributes:
-        what: What was checked.
-        state: ``ok``, ``note`` for a setting that may be intended, ``wrong`` for what prevents pipelines from running.
-        message: What was found, and what to do about it.
-    """
-
-    what: str
-    state: str
-    message: str
 
 
 @click.command()
 @click.option(
     "--table", metavar="URI", help="Run the write test in this folder or bucket instead of a temporary folder."
 )
-def doctor(table: str | None) -> int:
+@click.option("--master", metavar="URL", help="Also run a task on an executor of this Spark master.")
+@as_json
+def doctor(table: str | None, master: str | None, is_json: bool) -> int:
     """Check that this machine can run pipelines.
 
-    Checks the versions of Python, Java, Spark and the packages, and lands an epoch in a test table. Exits with 1 if
-    something is wrong.
+    Checks the versions of Python, Java, Spark and the packages, imports headrace with the Python of Spark's tasks, and
+    lands an epoch in a test table. With --master, starts Spark as `headrace run --master` does, and compares an
+    executor's packages with those here. Exits with 1 if something is wrong.
     """
     is_well = True
     checks = {
@@ -54,15 +40,16 @@ def doctor(table: str | None) -> int:
         "packages": _versions(),
         "Java": _java(),
         "Spark": _spark(),
-        "Python of tasks": _pythons(),
+        "tasks": local_tasks(),
         "sources": _clash(),
         "write test": _writes(table),
     }
+    if master is not None:
+        checks["executor"] = executors(master)
     for what, found in checks.items():
         for finding in _with_failure(what, found):
-            is_well = is_well and finding.state != _BAD
-            click.secho(f"{finding.state:5} ", fg=_COLORS[finding.state], bold=True, nl=False)
-            click.echo(f"{finding.what}: {finding.message}")
+            is_well = is_well and finding.state != WRONG
+            print_finding(finding, is_json=is_json)
     return exit_codes.DONE if is_well else exit_codes.FAILED
 
 
@@ -71,22 +58,24 @@ def _with_failure(what: str, found: Iterator[Finding]) -> Iterator[Finding]:
     try:
         yield from found
     except HeadraceError as error:
-        yield Finding(what, _BAD, str(error))
+        yield Finding(what, WRONG, str(error))
 
 
 def _python() -> Iterator[Finding]:
     found = f"{platform.python_version()} at {sys.executable}, on {platform.system()} {platform.machine()}"
-    yield Finding("Python", _OK if sys.version_info >= (3, 11) else _BAD, found)
+    yield Finding("Python", OK if sys.version_info >= (3, 11) else WRONG, found)
 
 
 def _versions() -> Iterator[Finding]:
+    import importlib.metadata
+
     found = {}
     for name in ("headrace", "pyarrow", "datafusion", "pylance"):
         try:
             found[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
-            yield Finding(name, _BAD, f"not installed. Hint: pip install {name}")
-    yield Finding("packages", _OK, ", ".join(f"{name} {version}" for name, version in found.items()))
+            yield Finding(name, WRONG, f"not installed. Hint: pip install {name}")
+    yield Finding("packages", OK, ", ".join(f"{name} {version}" for name, version in found.items()))
 
 
 def _java() -> Iterator[Finding]:
@@ -95,28 +84,23 @@ def _java() -> Iterator[Finding]:
     java, version = find_java()
     is_new = version >= OLDEST
     yield Finding(
-        "Java", _OK if is_new else _BAD, f"{version} at {java}" + ("" if is_new else f"; Spark needs {OLDEST} or newer")
+        "Java", OK if is_new else WRONG, f"{version} at {java}" + ("" if is_new else f"; Spark needs {OLDEST} or newer")
     )
 
 
 def _spark() -> Iterator[Finding]:
+    import importlib.metadata
+
     from headrace.spark.registration import require_pyspark
 
     require_pyspark((3, 5))
     version = importlib.metadata.version("pyspark")
     has_format = tuple(int(part) for part in version.split(".")[:2]) >= (4, 1)
     more = "" if has_format else '; pipelines and format("lance") need 4.1 or newer, LanceSink does not'
-    yield Finding("Spark", _OK if has_format else _BAD, f"pyspark {version}{more}")
+    yield Finding("Spark", OK if has_format else WRONG, f"pyspark {version}{more}")
     home = os.environ.get("SPARK_HOME")
     if home:
-        yield Finding("SPARK_HOME", _NOTE, f"{home}; this Spark is used, and must have pyspark's version, {version}.")
-
-
-def _pythons() -> Iterator[Finding]:
-    for name in ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
-        value = os.environ.get(name)
-        if value and Path(value).absolute() != Path(sys.executable).absolute():
-            yield Finding(name, _NOTE, f"{value}, not this Python; tasks use it, and headrace must be installed there.")
+        yield Finding("SPARK_HOME", NOTE, f"{home}; this Spark is used, and must have pyspark's version, {version}.")
 
 
 def _clash() -> Iterator[Finding]:
@@ -126,7 +110,7 @@ def _clash() -> Iterator[Finding]:
     if found:
         yield Finding(
             "a source named lance",
-            _NOTE,
+            NOTE,
             f"Spark uses {', '.join(found)} for format('lance'); use format('headrace') for headrace's source.",
         )
 
@@ -154,12 +138,12 @@ def _writes(place: str | None) -> Iterator[Finding]:
                 if rows == 1
                 else f"{counted(rows, 'row')}, not 1"
             )
-            yield Finding("write test", _OK if rows == 1 else _BAD, found)
+            yield Finding("write test", OK if rows == 1 else WRONG, found)
             with SessionContext() as session:
                 session.register_lance("t", uri)
                 count = session.sql("select x from t where x > 0").count()
             yield Finding(
                 "query test",
-                _OK if count == rows else _BAD,
+                OK if count == rows else WRONG,
                 f"the session read {count} of {counted(rows, 'row')} with SQL",
             )

@@ -20,9 +20,11 @@ _RUN_LETTERS = 8
 
 @click.command()
 @on_a_table
-@click.option("--last", type=click.IntRange(1), default=20, show_default=True, help="The number of versions to show.")
+@click.option(
+    "--last", type=click.IntRange(1), default=20, show_default=True, metavar="N", help="The number of versions to show."
+)
 @click.option("--all", "is_all", is_flag=True, help="Show all kept versions.")
-@click.option("--query", help="Show only versions of this streaming query.")
+@click.option("--query", metavar="ID", help="Show only versions of this streaming query.")
 @as_json
 def history(table: str, storage: dict[str, str], last: int, is_all: bool, query: str | None, is_json: bool) -> None:
     """Show what each version of TABLE did, newest first.

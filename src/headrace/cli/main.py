@@ -51,7 +51,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Exception as error:
         if is_debug:
             raise
-        print_error(f"{type(error).__name__}: {error}", "this is a bug in headrace; --debug prints the traceback.")
+        if isinstance(error, OSError) and error.filename is not None:
+            print_error(f"{error.filename}: {error.strerror}.", "check the path and its permissions.")
+        else:
+            print_error(f"{type(error).__name__}: {error}", "this is a bug in headrace; --debug prints the traceback.")
         return exit_codes.FAILED
 
 

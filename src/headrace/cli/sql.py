@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
 from headrace.cli.sql_statements import split
 from headrace.cli.table_options import pairs
-
-if TYPE_CHECKING:
-    from headrace.session.context import SessionContext
-
-_SUFFIXES = {
-    ".lance": "lance",
-    ".parquet": "parquet",
-    ".csv": "csv",
-    ".json": "json",
-    ".ndjson": "json",
-    ".jsonl": "json",
-}
+from headrace.errors import InvalidArgumentError
 
 
 @click.command()
@@ -71,50 +59,28 @@ def sql(
 ) -> None:
     """Query Lance tables and files with SQL.
 
-    Without -c and -f, reads statements from standard input; on a terminal, shows a prompt.
+    A table is a name from --table, or a path in single quotes: SELECT * FROM 'orders.lance'. Without -c and -f, reads
+    statements from standard input; on a terminal, shows a prompt.
     """
     if statements is not None and script is not None:
         raise click.UsageError("Give -c or -f, not both.", click.get_current_context())
     from headrace.cli.sql_output import printer
+    from headrace.cli.sql_sources import plan, register
     from headrace.session.context import SessionContext
 
     with SessionContext(memory_limit=memory_limit) as session:
         for name, uri in tables.items():
-            _register(session, name, uri, storage)
+            try:
+                register(session, name, uri, storage)
+            except InvalidArgumentError as error:
+                raise click.BadParameter(str(error), param_hint="--table") from error
         show = printer(style)
         if statements is None and script is None and sys.stdin.isatty():
             from headrace.cli.sql_prompt import run_prompt
 
-            run_prompt(session, show)
+            run_prompt(session, show, storage)
             return
         text = statements if statements is not None else script.read_text() if script else sys.stdin.read()
         for statement in split(text):
-            with session.sql(statement).execute_stream() as reader:
+            with plan(session, statement, storage).execute_stream() as reader:
                 show(reader)
-
-
-def _register(session: SessionContext, name: str, uri: str, storage: dict[str, str]) -> None:
-    kind = _kind(uri)
-    if kind == "lance":
-        session.register_lance(name, uri, storage_options=storage or None)
-    elif kind == "parquet":
-        session.register_parquet(name, uri)
-    elif kind == "csv":
-        session.register_csv(name, uri)
-    else:
-        session.register_json(name, uri)
-
-
-def _kind(uri: str) -> str:
-    path = Path(uri.rstrip("/"))
-    if path.suffix in _SUFFIXES:
-        return _SUFFIXES[path.suffix]
-    if path.is_dir():
-        if (path / "_versions").is_dir():
-            return "lance"
-        inside = {_SUFFIXES[each.suffix] for each in path.iterdir() if each.suffix in _SUFFIXES}
-        if len(inside) == 1:
-            return inside.pop()
-    raise click.BadParameter(
-        f"{uri} is neither a Lance table nor a file or folder of .parquet, .csv or .json.", param_hint="--table"
-    )

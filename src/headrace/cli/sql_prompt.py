@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 from prompt_toolkit import PromptSession
+from prompt_toolkit.application import run_in_terminal
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.enums import EditingMode
@@ -18,6 +19,7 @@ from prompt_toolkit.history import FileHistory
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 from headrace.cli.main import print_headrace_error
+from headrace.cli.sql_sources import plan
 from headrace.cli.sql_statements import is_complete, split
 from headrace.errors import HeadraceError
 
@@ -26,6 +28,18 @@ if TYPE_CHECKING:
     from headrace.session.context import SessionContext
 
 _QUIT = ("\\q", "exit", "quit")
+_HELP = ("\\?", "help")
+_TABLES = ("\\d",)
+_SEMICOLON = "A statement ends with a semicolon; Ctrl-C clears it, help explains more."
+_EXPLANATION = """\
+A statement may take several lines and ends with a semicolon.
+  SELECT * FROM name;             a table of --table, or one that CREATE TABLE or CREATE VIEW made here
+  SELECT * FROM 'file.parquet';   a file or folder: .lance, .parquet, .csv, .json
+  \\d                              list the tables and their columns
+  help                            print this
+  quit, exit, \\q or Ctrl-D        leave
+Ctrl-C stops a query, or clears what was typed. Tab completes names; the arrow keys go through earlier statements.
+"""
 _WORD = re.compile(r"[\w.]+")
 _COLUMNS = (
     "select table_name, column_name, data_type from information_schema.columns where table_schema = 'public' order by 1"
@@ -37,9 +51,9 @@ order outer over partition right row_number select sum table then union using va
 """
 
 
-def run_prompt(session: SessionContext, show: Printer) -> None:
+def run_prompt(session: SessionContext, show: Printer, storage: dict[str, str]) -> None:
     """Read statements and print their results, until the user quits."""
-    click.echo(f"End statements with a semicolon. {_QUIT[0]} or Ctrl-D quits, \\d lists the tables.")
+    click.echo("End statements with a semicolon. help explains the prompt, quit or Ctrl-D leaves it.")
     prompt: PromptSession[str] = PromptSession(
         "headrace> ",
         history=FileHistory(str(_history_file())),
@@ -47,7 +61,7 @@ def run_prompt(session: SessionContext, show: Printer) -> None:
         complete_while_typing=False,
         multiline=True,
         key_bindings=_keys(),
-        prompt_continuation="       -> ",
+        prompt_continuation="     ...> ",
         editing_mode=EditingMode.VI if "vi" in os.environ.get("EDITOR", "") else EditingMode.EMACS,
     )
     while True:
@@ -57,16 +71,25 @@ def run_prompt(session: SessionContext, show: Printer) -> None:
             continue
         except EOFError:
             return
-        if text.rstrip(";").strip() in _QUIT:
+        word = _word(text)
+        if word in _QUIT:
             return
-        for statement in [_COLUMNS] if text.rstrip(";") == "\\d" else split(text):
-            if not _answer(session, statement, show):
+        if word in _HELP:
+            click.echo(_EXPLANATION, nl=False)
+            continue
+        for statement in [_COLUMNS] if word in _TABLES else split(text):
+            if not _answer(session, statement, show, storage):
                 break
 
 
-def _answer(session: SessionContext, statement: str, show: Printer) -> bool:
+def _word(text: str) -> str:
+    """Return what may be a word of the prompt itself; these need no semicolon."""
+    return text.strip().rstrip(";").rstrip().lower()
+
+
+def _answer(session: SessionContext, statement: str, show: Printer, storage: dict[str, str]) -> bool:
     try:
-        with session.sql(statement).execute_stream() as reader:
+        with plan(session, statement, storage).execute_stream() as reader:
             show(reader)
     except HeadraceError as error:
         print_headrace_error(error)
@@ -78,18 +101,28 @@ def _answer(session: SessionContext, statement: str, show: Printer) -> bool:
 
 
 def _keys() -> KeyBindings:
+    """Return the binding of Enter: it accepts a whole statement, and continues another one on a new line."""
     keys = KeyBindings()
+    has_explained = False
 
     @Condition
     def is_whole() -> bool:
         from prompt_toolkit.application import get_app
 
         text = get_app().current_buffer.text.strip()
-        return not text or text.startswith("\\") or text in _QUIT or is_complete(text)
+        return text.startswith("\\") or _word(text) in (*_QUIT, *_HELP) or is_complete(text)
 
     @keys.add("enter", filter=is_whole)
     def _accept(event: KeyPressEvent) -> None:
         event.current_buffer.validate_and_handle()
+
+    @keys.add("enter", filter=~is_whole)
+    def _continue(event: KeyPressEvent) -> None:
+        nonlocal has_explained
+        event.current_buffer.insert_text("\n")
+        if not has_explained:
+            has_explained = True
+            run_in_terminal(lambda: click.echo(_SEMICOLON))
 
     return keys
 

@@ -17,6 +17,12 @@ _TOKEN = re.compile(
 )
 
 
+def tokens(text: str) -> list[str]:
+    """Return the parts of a text: quoted texts, comments, semicolons, and what is between them."""
+    found: list[str] = _TOKEN.findall(text)
+    return found
+
+
 def split(text: str) -> list[str]:
     """Return the statements without their semicolons; statements that are only comments are left out."""
     return [statement for statement, _ in _parts(text) if statement]
@@ -31,7 +37,7 @@ def is_complete(text: str) -> bool:
 def _parts(text: str) -> list[tuple[str, bool]]:
     found: list[tuple[str, bool]] = []
     current, has_code = "", False
-    for token in _TOKEN.findall(text):
+    for token in tokens(text):
         if token == ";":
             found.append((current.strip() if has_code else "", True))
             current, has_code = "", False

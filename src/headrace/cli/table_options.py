@@ -20,8 +20,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 _MOST_TABLES = 5
 
 
-def pairs(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
-    """Parse a repeatable KEY=VALUE option.
+def pairs(context: click.Context, parameter: click.Parameter, values: Sequence[str]) -> dict[str, str]:
+    """Parse a repeatable option of the form KEY=VALUE.
 
     Raises:
         click.BadParameter: A value is not of this form.
@@ -30,7 +30,7 @@ def pairs(_: click.Context, parameter: click.Parameter, values: Sequence[str]) -
     for name, sign, _value in found:
         if not name or not sign:
             # The value may be a secret, so the message does not repeat it.
-            raise click.BadParameter("it must have the form KEY=VALUE.", param=parameter)
+            raise click.BadParameter(f"it must have the form {parameter.make_metavar(context)}.", param=parameter)
     return {name: value for name, _, value in found}
 
 

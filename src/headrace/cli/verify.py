@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 @click.command()
 @on_a_table
 @click.option("--checkpoint", metavar="FOLDER", help="Also compare with this Spark checkpoint of the query.")
-@click.option("--query", help="Check only this streaming query.")
+@click.option("--query", metavar="ID", help="Check only this streaming query.")
 @as_json
 def verify(table: str, storage: dict[str, str], checkpoint: str | None, query: str | None, is_json: bool) -> int:
     """Check that every epoch is in TABLE exactly once.

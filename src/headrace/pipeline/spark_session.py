@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headrace.errors import ConfigurationError
 from headrace.pipeline.java import require_java
+from headrace.pipeline.reasons import reason_of
 from headrace.spark.registration import register, require_pyspark
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def start_spark(pipeline: Pipeline, master: str | None = None) -> SparkSession:
         spark = builder.getOrCreate()
     except Exception as error:  # py4j raises anything, and the launcher RuntimeError
         raise ConfigurationError(
-            f"Spark did not start on {master}: {str(error).splitlines()[0]}",
+            f"Spark did not start on {master}: {reason_of(error)}",
             hint="check spark.master and spark.conf in the file.",
         ) from error
     register(spark)
