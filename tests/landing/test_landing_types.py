@@ -108,6 +108,27 @@ def test_every_type_lands_in_each_mode(spark: SparkSession, uri: str, mode: str)
     require_found(uri)
 
 
+def test_a_table_that_is_created_has_vectors_on_request(spark: SparkSession, tmp_path: Path) -> None:
+    """L42: in a stream, in a batch that replaces the schema, and with foreachBatch in each mode."""
+    source, uris = StreamInput(tmp_path / "input"), [str(tmp_path / f"{number}.lance") for number in range(5)]
+    source.add(1, 2)
+    frame = "id", "if(id = 1, array(1.5D, id), null) as Vec"
+    options = {"columnTypes": '{"Vec": "vector(2, float16)"}'}
+    writer = source.stream(spark).selectExpr(*frame).writeStream.format("lance")
+    writer = writer.options(path=uris[0], streamingQueryId="q", createTable="true", **options)
+    drain(writer, tmp_path / "checkpoint")
+    rows = spark.range(1, 3).selectExpr(*frame)
+    create_table(uris[1], pa.schema([("id", pa.int64()), ("Vec", pa.list_(pa.float64()))]))
+    rows.write.format("lance").options(overwriteSchema="true", **options).mode("overwrite").save(uris[1])
+    for uri, mode in zip(uris[2:], ("append", "complete", "upsert"), strict=True):
+        types, keys = {"Vec": "vector(2, float16)"}, "id" if mode == "upsert" else None
+        LanceSink(uri, query_id="q", mode=mode, keys=keys, create_table=True, column_types=types)(rows, 0)
+    for uri in uris:
+        found = lance.dataset(uri).to_table()
+        assert found.schema.field("Vec").type == pa.list_(pa.float16(), 2)
+        assert {row["id"]: row["Vec"] for row in found.to_pylist()} == {1: [1.5, 1.0], 2: None}
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "+02:00"])
 def test_a_session_of_another_zone_lands_the_same_moments(spark: SparkSession, tmp_path: Path, zone: str) -> None:
     """L31: the zone's spelling is the session's in the rows and the table's in the table."""

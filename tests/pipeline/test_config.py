@@ -116,6 +116,9 @@ compact_every_epochs = 50
 compact_above_fragments = 60
 retain_versions = 100
 storage = { region = "somewhere", allow_http = true, timeout = 5 }
+[table.columns]
+embedding = "vector(128)"
+"small vector" = "vector(8, float16)"
 [table.namespace_options]
 root = "tables"
 secret = "${SOME_SECRET}"
@@ -134,6 +137,7 @@ def test_a_pipeline_file_has_every_setting_of_the_sink(tmp_path: Path) -> None:
         "query_id": "orders-v1",
         "create_table": True,
         "merge_schema": True,
+        "column_types": {"embedding": "vector(128)", "small vector": "vector(8, float16)"},
         "on_checkpoint_reset": "accept",
         "on_table_replaced": "accept",
         "on_history_gap": "fail",
@@ -244,6 +248,10 @@ def test_little_is_needed(tmp_path: Path) -> None:
             26,
             "The table's address is given twice: as a table.uri, and in a namespace. Hint: in [table], set uri",
         ),
+        ("create = true", 'create = true\ncolumns = { v = "vector(0)" }', 30, "table.columns.v is 'vector(0)'; it mu"),
+        ("[table.storage]", '[table.columns]\n\nv = "x"\n[table.storage]', 35, "table.columns.v is 'x'; it must be ve"),
+        ("[table.storage]", "[table.columns]\nv = 2\n[table.storage]", 34, "table.columns.v is 2; it must be vector(S"),
+        ("create = true", 'columns = { v = "vector(2)" }', 29, "table.columns is for columns that are created, and th"),
         ("create = true", "namespace_options = { root = [1] }", 29, "table.namespace_options.root must be text, a"),
         (
             'restart = "never"',

@@ -147,6 +147,26 @@ def test_rows_land_in_a_table_of_a_namespace_in_small_files(spark: SparkSession,
     assert Counter(plan).count() == (len(found.versions()), 8)
 
 
+def test_a_pipeline_creates_a_table_with_vectors(job: Callable[..., Job], folder: Path) -> None:
+    """C22, L42: it runs again when the table exists; a list of another length fails before the commit, by column."""
+    for file in (folder / "in").iterdir():
+        file.unlink()
+    (folder / "in" / "0.json").write_text('{"id": 0, "embedding": [1.5, 2]}\n{"id": 1}')
+    source = '{ format = "json", path = "in", schema = "id BIGINT, embedding ARRAY<DOUBLE>" }'
+    table = 'create = true\n[table.columns]\nembedding = "vector(2)"'
+    job(source=source, table=table).run()
+    assert rows(folder) == [{"id": 0, "embedding": [1.5, 2.0]}, {"id": 1, "embedding": None}]
+    assert lance.dataset(str(folder / "out.lance")).schema.field("embedding").type == pa.list_(pa.float32(), 2)
+    (folder / "in" / "1.json").write_text('{"id": 2, "embedding": [1, 2, 3]}')
+    before = lance.dataset(str(folder / "out.lance")).version
+    with pytest.raises(SchemaMismatchError, match=r"'embedding' holds a list of 3 values; the table's vectors have 2"):
+        job(source=source, table=table).run()
+    assert lance.dataset(str(folder / "out.lance")).version == before
+    (folder / "in" / "1.json").write_text('{"id": 2, "embedding": [1, 2]}')
+    job(source=source, table=table).run()
+    assert len(rows(folder)) == 3
+
+
 def test_a_lance_source_tells_how_far_behind_the_pipeline_is(job: Callable[..., Job], folder: Path) -> None:
     """C15, R4: in versions of the table it reads."""
     for number in range(3):

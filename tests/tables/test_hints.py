@@ -27,7 +27,7 @@ from headrace.spark.options import SPARK
 from headrace.tables.commit import ledger, message
 from headrace.tables.commit.message import TaskMessage
 from headrace.tables.location import Location
-from headrace.tables.settings import Rules, SinkSettings
+from headrace.tables.settings import Rules, SinkSettings, Vector
 from headrace.tables.sink import EpochSink
 from headrace.tables.sink_settings import batch_settings, stream_settings
 from headrace.tables.spelling import PythonSpelling, Spelling, Words
@@ -42,6 +42,7 @@ WRITTEN: dict[Spelling, Words] = {
         "lance.streaming.onTableReplaced=accept",
         "lance.streaming.onHistoryGap=warn",
         "maxRowsPerFile or maxBytesPerFile",
+        "columnTypes",
     ),
     PythonSpelling(): Words(
         "query_id",
@@ -51,6 +52,7 @@ WRITTEN: dict[Spelling, Words] = {
         'on_table_replaced="accept"',
         'on_history_gap="warn"',
         "max_rows_per_file or max_bytes_per_file",
+        "column_types",
     ),
     PipelineSpelling(): Words(
         "name",
@@ -60,6 +62,7 @@ WRITTEN: dict[Spelling, Words] = {
         'on_table_replaced = "accept" in [table]',
         'on_history_gap = "warn" in [table]',
         "table.max_rows_per_file or table.max_bytes_per_file",
+        "table.columns",
     ),
 }
 spellings = pytest.mark.parametrize("spelling", WRITTEN, ids=lambda spelling: type(spelling).__name__)
@@ -99,6 +102,12 @@ def _new_column_in_a_task(folder: Path, words: Words) -> None:
 
 def _new_column_in_a_staging_task(folder: Path, words: Words) -> None:
     write_staged([WIDER], _world(folder).location, Location(str(folder / "staged")), Task(0), ("id",), words=words)
+
+
+def _another_type(folder: Path, words: Words) -> None:
+    settings = SinkSettings(_world(folder).location, Rules("q", words=words), column_types=(("id", Vector(2)),))
+    rows = pa.schema([("id", pa.list_(pa.float32()))])
+    EpochSink(settings).prepare(rows)
 
 
 def _large_message(folder: Path, words: Words) -> None:
@@ -175,6 +184,7 @@ HINTS: list[tuple[Fails, type[HeadraceError], str]] = [
     (_new_column, SchemaMismatchError, "or set {merge_schema} to add it"),
     (_new_column_in_a_task, SchemaMismatchError, "or set {merge_schema} to add it"),
     (_new_column_in_a_staging_task, SchemaMismatchError, "or set {merge_schema} to add it"),
+    (_another_type, SchemaMismatchError, "correct {column_types}, or leave"),
     (_large_message, LandingError, "raise {file_limits}, or"),
     (_reset, CheckpointResetError, "choose a new {query_id}, or set {accept_reset} to land"),
     (_given_up, CheckpointResetError, "or choose a new {query_id}."),

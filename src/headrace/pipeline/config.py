@@ -66,6 +66,7 @@ class TableConfig(_Redacted, msgspec.Struct, frozen=True, forbid_unknown_fields=
         keys: The key columns, for ``upsert``.
         create: Whether to create the table if it does not exist.
         merge_schema: Whether to add columns that the table does not have.
+        columns: The types of columns that the sink creates, such as ``vector(128)``, by their names.
         on_table_replaced: Whether to fail or continue if the table no longer contains the epochs that landed in it.
         on_checkpoint_reset: Whether to fail or continue if the checkpoint is new and the name is not.
         on_history_gap: Whether to warn or fail if cleanup removed versions that matter.
@@ -87,6 +88,7 @@ class TableConfig(_Redacted, msgspec.Struct, frozen=True, forbid_unknown_fields=
     keys: tuple[str, ...] = ()
     create: bool = False
     merge_schema: bool = False
+    columns: dict[str, Any] = {}
     on_table_replaced: str | None = None
     on_checkpoint_reset: str | None = None
     on_history_gap: str | None = None
@@ -113,6 +115,7 @@ class TableConfig(_Redacted, msgspec.Struct, frozen=True, forbid_unknown_fields=
         """Return the settings under the names of `LanceSink`'s arguments, without mode and keys."""
         given = {name: getattr(self, name) for name in self.__struct_fields__ if name not in ("mode", "keys")}
         given["create_table"] = given.pop("create")
+        given["column_types"] = given.pop("columns")
         given["storage_options"] = _texts(given.pop("storage"))
         given["namespace_options"] = _texts(given["namespace_options"])
         return given

@@ -26,6 +26,7 @@ from headrace.errors import (
     StorageError,
     StorageFullError,
 )
+from headrace.pipeline.reasons import reason_of
 
 # The kinds of failure, as the metrics count them, by the error's class; the first that fits.
 _KINDS: tuple[tuple[type[HeadraceError], str], ...] = (
@@ -84,8 +85,8 @@ def explain(error: BaseException, checkpoint: str = "") -> Failure:
         if pattern.search(text):
             return made(text, checkpoint)
     if type(error).__name__ in ("AnalysisException", "IllegalArgumentException"):
-        return _of_kind(PlanError(f"The pipeline cannot be planned: {_sentence(text)}"))
-    return Failure(ExecutionError(f"The query failed: {_sentence(text)}"), "query")
+        return _of_kind(PlanError(f"The pipeline cannot be planned: {reason_of(text)}"))
+    return Failure(ExecutionError(f"The query failed: {reason_of(text)}"), "query")
 
 
 def _of_kind(error: HeadraceError) -> Failure:
@@ -122,7 +123,7 @@ def _of_python(text: str) -> Failure:
     last = text.rpartition("Traceback (most recent call last):")[2]
     found = _RAISED.search(last)
     if found is None:
-        return Failure(ExecutionError(f"A Python worker of Spark failed: {_sentence(last)}"), "query")
+        return Failure(ExecutionError(f"A Python worker of Spark failed: {reason_of(last)}"), "query")
     name = found["name"].rpartition(".")[2]
     message = _rest(last, found.start("message")) if found["message"] else "no message"
     if name == "ModuleNotFoundError":
@@ -145,23 +146,6 @@ def _rest(text: str, start: int) -> str:
 
 
 # -- exceptions of the JVM ------------------------------------------------------------------------------
-
-_CAUSED = re.compile(r"^Caused by: ([\w.$]+: .*)$", re.MULTILINE)
-_TERMINATED = re.compile(r"terminated with exception: (.*)")
-_STAGE = re.compile(r"Job aborted due to stage failure: (.*)")
-
-
-def _sentence(text: str) -> str:
-    """Return the part of Spark's message that says most: the innermost cause, in one line."""
-    for pattern in (_CAUSED, _TERMINATED, _STAGE):
-        if found := pattern.findall(text):
-            return _plain(found[-1])
-    lines = [line for line in text.splitlines() if line.strip()]
-    return _plain(lines[0]) if lines else "no message"
-
-
-def _plain(line: str) -> str:
-    return re.sub(r" SQLSTATE: \w+", "", line).strip()
 
 
 def _disk_full(text: str, checkpoint: str) -> Failure:
@@ -187,7 +171,7 @@ def _other_checkpoint(text: str, checkpoint: str) -> Failure:
 def _executor_lost(text: str, _: str) -> Failure:
     return Failure(
         ExecutionError(
-            f"An executor or a Python worker was lost: {_sentence(text)}",
+            f"An executor or a Python worker was lost: {reason_of(text)}",
             hint="look for a process that ran out of memory or a node that went away.",
         ),
         "executor",
@@ -208,7 +192,7 @@ def _driver_lost(text: str, _: str) -> Failure:
 def _source_unreached(text: str, _: str) -> Failure:
     return Failure(
         ExecutionError(
-            f"The source or another server of the query cannot be reached: {_sentence(text)}",
+            f"The source or another server of the query cannot be reached: {reason_of(text)}",
             hint="check that it runs, and its address in [source.options].",
         ),
         "broker",

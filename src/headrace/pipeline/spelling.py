@@ -9,7 +9,7 @@ from headrace.errors import ConfigurationError
 from headrace.tables.spelling import Spelling
 
 # The keys of [table] that are not named like the argument of LanceSink.
-_KEYS = {"create_table": "create", "storage_options": "storage"}
+_KEYS = {"create_table": "create", "storage_options": "storage", "column_types": "columns"}
 
 
 class PipelineSpelling(Spelling):
@@ -34,6 +34,13 @@ class PipelineSpelling(Spelling):
         section, _, key = self.name(argument).rpartition(".")
         return f"{key} = {json.dumps(value)}" + (f" in [{section}]" if section else "")
 
-    def refusal(self, argument: str, message: str, hint: str | None = None) -> ConfigurationError:
+    def entry(self, argument: str, key: str) -> str:
+        """Return the key of an entry, with its section."""
+        return f"{self.name(argument)}.{key}"
+
+    def refusal(
+        self, argument: str, message: str, hint: str | None = None, *, key: str | None = None
+    ) -> ConfigurationError:
         """Return the error with the line of the key."""
-        return ConfigurationError(f"{self._place(self.name(argument))}{message}", hint=hint)
+        place = self._place(self.name(argument) if key is None else self.entry(argument, key))
+        return ConfigurationError(f"{place}{message}", hint=hint)

@@ -56,6 +56,8 @@ class LanceSink:
         storage_options: Credentials and settings of the object store.
         create_table: Whether to create a missing table.
         merge_schema: Whether to add columns that the table does not have.
+        column_types: The types of columns that the sink creates and Spark has no type for, by their names:
+            ``{"embedding": "vector(128)"}``, or ``"vector(128, float16)"``.
         lookback_versions: The most versions of other writers that a commit reads, in the steady state.
         on_history_gap: ``warn`` or ``fail``, when history that matters was removed.
         on_checkpoint_reset: ``fail``, or ``accept`` a new checkpoint under the same key.
@@ -94,6 +96,7 @@ class LanceSink:
         storage_options: Mapping[str, str] | None = None,
         create_table: bool = False,
         merge_schema: bool = False,
+        column_types: Mapping[str, str] | None = None,
         lookback_versions: int | None = None,
         on_history_gap: str | None = None,
         on_checkpoint_reset: str | None = None,
@@ -114,6 +117,7 @@ class LanceSink:
             "storage_options": storage_options,
             "create_table": create_table,
             "merge_schema": merge_schema,
+            "column_types": column_types,
             "lookback_versions": lookback_versions,
             "on_history_gap": on_history_gap,
             "on_checkpoint_reset": on_checkpoint_reset,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ OVERWRITE_SCHEMA = "overwriteSchema"
 MAX_ROWS = "maxRowsPerFile"
 MAX_BYTES = "maxBytesPerFile"
 STORAGE_VERSION = "dataStorageVersion"
+COLUMN_TYPES = "columnTypes"
 NAMESPACE = "namespace"
 TABLE_ID = "tableId"
 COMPACT_EVERY = "compactEveryEpochs"
@@ -51,7 +53,7 @@ NAMESPACE_PREFIX = "namespace."
 
 FOR_WRITING = (
     QUERY_ID, LOOKBACK, ON_GAP, ON_RESET, ON_REPLACED, CREATE, MERGE_SCHEMA, OVERWRITE_SCHEMA, MAX_ROWS, MAX_BYTES,
-    STORAGE_VERSION, NAMESPACE, TABLE_ID, COMPACT_EVERY, COMPACT_ABOVE, RETAIN_VERSIONS,
+    STORAGE_VERSION, COLUMN_TYPES, NAMESPACE, TABLE_ID, COMPACT_EVERY, COMPACT_ABOVE, RETAIN_VERSIONS,
 )  # fmt: skip
 FOR_BATCH_READS = (COLUMNS, FILTER, VERSION, TIMESTAMP, PUSH_FILTERS, NAMESPACE, TABLE_ID)
 FOR_STREAM_READS = (
@@ -79,6 +81,7 @@ _NAMES = {
     "max_rows_per_file": MAX_ROWS,
     "max_bytes_per_file": MAX_BYTES,
     "data_storage_version": STORAGE_VERSION,
+    "column_types": COLUMN_TYPES,
     "namespace": NAMESPACE,
     "table_id": TABLE_ID,
     "compact_every_epochs": COMPACT_EVERY,
@@ -166,9 +169,23 @@ class Options:
         """What a sink or an address is made of, by the names of LanceSink's arguments."""
         named = {argument: self.text(name) or None for argument, name in _NAMES.items()}
         return named | {
+            "column_types": self._mapping(COLUMN_TYPES),
             "storage_options": self.under(STORAGE_PREFIX),
             "namespace_options": self.under(NAMESPACE_PREFIX),
         }
+
+    def _mapping(self, name: str) -> dict[str, Any]:
+        """Return the entries of an option that is a JSON object. Names of columns in option names would lose case."""
+        value = self.text(name)
+        try:
+            found = json.loads(value or "{}")
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise ConfigurationError(
+                f"{name} is {value!r}; it must be a JSON object.", hint='as in {"embedding": "vector(128)"}.'
+            )
+        return found
 
     def choice(self, name: str, choices: Mapping[str, T], default: str) -> T:
         """The meaning of one of a few words."""

@@ -36,7 +36,7 @@ class _Writer:
         rows = arrow_schema(schema)
         sink, mode = EpochSink(settings), OverwritePayload.mode if overwrite else AppendPayload.mode
         sink.prepare(rows, before_creation=lambda: sink.require_new(checkpoint, mode))
-        self._schema = rows if settings.replaces_schema and overwrite else None
+        self._schema = sink.schema_of_new(rows) if settings.replaces_schema and overwrite else None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> CommitMessage:
         """Write one partition's rows as data files.

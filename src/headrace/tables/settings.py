@@ -58,6 +58,22 @@ class FileSettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Vector:
+    """The type of a column of vectors: lists of one length, a type that Spark does not have.
+
+    Attributes:
+        size: The number of elements.
+        element: Arrow's name of their type.
+    """
+
+    size: int
+    element: str = "float32"
+
+    def __str__(self) -> str:
+        return f"vector({self.size}, {self.element})"
+
+
+@dataclass(frozen=True, slots=True)
 class CompactionRules:
     """When a table is compacted, and how many versions are kept after that.
 
@@ -92,6 +108,7 @@ class SinkSettings:
         merges_schema: Whether to add columns that the table does not have.
         replaces_schema: Whether a batch overwrite also replaces the table's schema.
         compaction: When to compact.
+        column_types: The types of columns that the sink creates, where they are not those of the rows.
     """
 
     location: Location
@@ -101,6 +118,7 @@ class SinkSettings:
     merges_schema: bool = False
     replaces_schema: bool = False
     compaction: CompactionRules = field(default_factory=CompactionRules)
+    column_types: tuple[tuple[str, Vector], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from headrace.tables.manage import checkpoint as checkpoints
 from headrace.tables.manage.compact import Compactor
 from headrace.tables.memory import ProcessMemory, process_memory
 from headrace.tables.settings import SinkSettings
-from headrace.tables.write import create
+from headrace.tables.write import column_types, create
 
 _log = logging.getLogger("headrace.tables")
 
@@ -53,12 +53,13 @@ class EpochSink:
 
         Raises:
             TableNotFoundError: There is no table.
-            SchemaMismatchError: The rows do not fit.
+            SchemaMismatchError: The rows do not fit the table, or the types of its columns.
         """
         settings = self.settings
+        new = self.schema_of_new(schema)
         snapshot = create.open_or_create(
             self.store,
-            schema,
+            new,
             creates=settings.creates_table,
             settings=settings.files,
             words=settings.rules.words,
@@ -66,14 +67,24 @@ class EpochSink:
         )
         if settings.replaces_schema:
             return snapshot
+        column_types.require_same(snapshot.schema, settings.column_types, settings.rules.words)
         return create.require_fit(
             self.store,
             snapshot,
             schema,
+            new=new,
             merges=settings.merges_schema,
             fills=fills,
             words=settings.rules.words,
         )
+
+    def schema_of_new(self, rows: pa.Schema) -> pa.Schema:
+        """Return the schema of a new table for rows, with the types that the settings give to columns.
+
+        Raises:
+            SchemaMismatchError: The rows do not have such a column, or cannot be converted to its type.
+        """
+        return column_types.with_types(rows, self.settings.column_types, self.settings.rules.words)
 
     def require_new(self, checkpoint: str, mode: str) -> None:
         """Before a missing table is created for an epoch whose number is not known: see what the checkpoint says.

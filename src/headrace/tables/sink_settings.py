@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from headrace.errors import ConfigurationError
 from headrace.tables.location import Location
-from headrace.tables.settings import DEFAULT_LOOKBACK, CompactionRules, FileSettings, Rules, SinkSettings
+from headrace.tables.settings import DEFAULT_LOOKBACK, CompactionRules, FileSettings, Rules, SinkSettings, Vector
 from headrace.tables.spelling import Spelling, Words
 
 T = TypeVar("T")
@@ -15,6 +16,9 @@ T = TypeVar("T")
 _LONGEST_QUERY_ID = 1024
 _MOST_LOOKBACK = 10_000
 _FEWEST_RETAINED = 10
+_LONGEST_VECTOR = 1_000_000
+_VECTOR = re.compile(r"vector\(\s*([1-9]\d{0,6})\s*(?:,\s*(\w+)\s*)?\)")
+_ELEMENTS = ("float16", "float32", "float64", "int8", "uint8")
 _STORAGE_VERSIONS = ("stable", "2.0", "2.1", "2.2", "2.3", "next", "legacy")
 
 
@@ -103,6 +107,15 @@ def _settings(values: _Values, rules: Rules, *, creates: bool) -> SinkSettings:
             f"set {spelling.name('compact_every_epochs')} or {spelling.name('compact_above_fragments')} too.",
         )
     versions = {version: version for version in _STORAGE_VERSIONS}
+    creates, merges = values.flag("create_table", creates), values.flag("merge_schema", False)
+    replaces = values.flag("overwrite_schema", False)
+    types = values.column_types("column_types")
+    if types and not (creates or merges or replaces):
+        raise spelling.refusal(
+            "column_types",
+            f"{spelling.name('column_types')} is for columns that are created, and this sink creates none.",
+            f"set {spelling.setting('create_table', True)}, or leave {spelling.name('column_types')} out.",
+        )
     return SinkSettings(
         location_of(values.given, spelling),
         rules,
@@ -111,10 +124,11 @@ def _settings(values: _Values, rules: Rules, *, creates: bool) -> SinkSettings:
             values.number("max_bytes_per_file", 1, 10**12),
             values.choice("data_storage_version", versions, "stable") if values.has("data_storage_version") else None,
         ),
-        values.flag("create_table", creates),
-        values.flag("merge_schema", False),
-        values.flag("overwrite_schema", False),
+        creates,
+        merges,
+        replaces,
         CompactionRules(every, above, retained),
+        types,
     )
 
 
@@ -150,6 +164,24 @@ class _Values:
             # Without the value: it may be a secret.
             raise self.spelling.refusal(argument, f"{self.spelling.name(argument)} can be a mapping of text to text.")
         return {name: each for name, each in value.items() if each}
+
+    def column_types(self, argument: str) -> tuple[tuple[str, Vector], ...]:
+        given = self.given.get(argument) or {}
+        if not isinstance(given, Mapping):
+            raise self._wrong(argument, "a mapping of columns to types")
+        return tuple((str(column), self._vector(argument, str(column), value)) for column, value in given.items())
+
+    def _vector(self, argument: str, column: str, value: object) -> Vector:
+        found = _VECTOR.fullmatch(value.strip().lower()) if isinstance(value, str) else None
+        if found is None or int(found[1]) > _LONGEST_VECTOR or (found[2] or _ELEMENTS[1]) not in _ELEMENTS:
+            raise self.spelling.refusal(
+                argument,
+                f"{self.spelling.entry(argument, column)} is {value!r}; it must be vector(SIZE) or "
+                f"vector(SIZE, ELEMENT), where ELEMENT is {_listed(_ELEMENTS)}.",
+                "as in vector(128). Leave out columns of types that Spark has.",
+                key=column,
+            )
+        return Vector(int(found[1]), found[2] or _ELEMENTS[1])
 
     def choice(self, argument: str, choices: Mapping[str, T], default: str) -> T:
         value = self.given.get(argument) or default

@@ -32,8 +32,14 @@ class Spelling(Protocol):
         """Return a setting with a value, as the user would write it."""
         return self.setting(argument, value)
 
-    def refusal(self, argument: str, message: str, hint: str | None = None) -> ConfigurationError:
-        """Return the error about a setting; it may add where the setting was written."""
+    def entry(self, argument: str, key: str) -> str:
+        """Return what the user calls an entry of a setting that is a mapping."""
+        return f'{self.name(argument)}["{key}"]'
+
+    def refusal(
+        self, argument: str, message: str, hint: str | None = None, *, key: str | None = None
+    ) -> ConfigurationError:
+        """Return the error about a setting, or about an entry of it; it may add where that was written."""
         return ConfigurationError(message, hint=hint)
 
     def number(self, value: object) -> int | None:
@@ -74,6 +80,7 @@ class Words:
         accept_replaced: The setting that accepts a replaced table.
         warn_about_gap: The setting that warns about removed versions.
         file_limits: The settings that limit the size of data files.
+        column_types: The name of the setting with the types of new columns.
     """
 
     query_id: str = "streamingQueryId"
@@ -83,6 +90,7 @@ class Words:
     accept_replaced: str = "lance.streaming.onTableReplaced=accept"
     warn_about_gap: str = "lance.streaming.onHistoryGap=warn"
     file_limits: str = "maxRowsPerFile or maxBytesPerFile"
+    column_types: str = "columnTypes"
 
     @classmethod
     def of(cls, spelling: Spelling) -> Words:
@@ -95,4 +103,5 @@ class Words:
             spelling.setting("on_table_replaced", "accept"),
             spelling.setting("on_history_gap", "warn"),
             f"{spelling.name('max_rows_per_file')} or {spelling.name('max_bytes_per_file')}",
+            spelling.name("column_types"),
         )

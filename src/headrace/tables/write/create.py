@@ -80,11 +80,21 @@ def require_fit(
     snapshot: LanceSnapshot,
     schema: pa.Schema,
     *,
+    new: pa.Schema | None = None,
     merges: bool,
     fills: bool = True,
     words: Words = Words(),  # noqa: B008 - frozen
 ) -> LanceSnapshot:
     """Check that rows with ``schema`` fit the table; if ``merges`` is true, first add the columns it does not have.
+
+    Args:
+        store: The table.
+        snapshot: Its newest version.
+        schema: The rows' schema.
+        new: The schema that a new table would have; None for the rows'.
+        merges: Whether to add columns.
+        fills: Whether columns that the rows do not have are filled with null.
+        words: How hints name settings.
 
     Returns:
         A snapshot of the table with the new columns.
@@ -94,14 +104,14 @@ def require_fit(
         StorageError: The columns cannot be added.
     """
     for is_last in (False, False, True):
-        new = [field for field in schema if field.name not in snapshot.schema.names]
-        if not new or not merges:
+        missing = [field for field in new or schema if field.name not in snapshot.schema.names]
+        if not missing or not merges:
             break
         known = pa.schema([field for field in schema if field.name in snapshot.schema.names])
         Alignment(known, snapshot.schema, fills=fills)
         try:
             with translated(store.location, "adding columns to the table"):
-                snapshot.dataset.add_columns(pa.schema([field.with_nullable(True) for field in new]))
+                snapshot.dataset.add_columns(pa.schema([field.with_nullable(True) for field in missing]))
         except StorageError:
             # Another writer may have added them at the same time.
             if is_last:
