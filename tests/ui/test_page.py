@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -197,6 +198,20 @@ def test_what_is_not_known_is_said_to_be_so(browser: Browser) -> None:
     assert "The source does not report it." in page
     assert page.count("Not counted yet.") == 2
     assert text_of(page, "number-version") == "2"
+
+
+def test_null_rows_and_the_lag_are_shown_in_units_that_people_read(browser: Browser) -> None:
+    """C8, C25, C26: the lag is the last that is known."""
+    board, totals = RunStatus("orders", "orders.lance"), Totals()
+    board.begin()
+    tell(board, totals, replace(progress(0), null_rows=1_234), versions=None, fragments=None)
+    tell(board, totals, progress(1, lag=None), versions=None, fragments=None)
+    with serve(board, 0) as served:
+        page = browser.page(served.url)
+    assert "1,234 null in every column" in page
+    assert text_of(page, "number-behind") == "3"
+    assert "files to read, 3.7 MB" in page
+    assert "<td>3 files, 3.7 MB</td>" in page
 
 
 def test_a_hidden_page_rests_and_asks_again_when_it_is_seen(browser: Browser) -> None:
