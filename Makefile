@@ -6,6 +6,7 @@ PYTHON ?= python3
 WORKERS ?= 2
 SEEDS ?= 0-10000
 KILLS ?= 20
+MINUTES ?= 60
 TALLY := build/tally.jsonl
 UV := uv==0.13.7
 
@@ -49,6 +50,10 @@ differential: $(STAMP) ## Compare 20,000 random queries with plain DataFusion (S
 .PHONY: crash
 crash: $(STAMP) ## Kill 20 Spark drivers at random moments, and count rows (KILLS=200; SEED=1 repeats the moments)
 	@$(PY) tests/faults/crash.py $(KILLS) $(if $(SEED),--seed $(SEED))
+
+.PHONY: long-run
+long-run: $(STAMP) ## Leave `headrace run` alone for an hour with outages, full disks and a kill (MINUTES=10; SEED=1)
+	@$(PY) tests/faults/long_run.py $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 .PHONY: matrix
 matrix: $(STAMP) ## Make every fault, and write what was counted into docs/guarantees.md (more than an hour)

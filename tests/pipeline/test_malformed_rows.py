@@ -16,6 +16,7 @@ from headrace import ExecutionError
 from headrace.pipeline import load
 from headrace.pipeline.progress import Progress, Totals
 from headrace.pipeline.runner import Job
+from support.hearing import Hearing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -73,7 +74,7 @@ def run(spark: SparkSession, tmp_path: Path) -> Callable[..., Totals]:
         )
         told: list[Progress] = []
         try:
-            totals = Job(load(file), spark, follow=False).run(lambda progress, _: told.append(progress))
+            totals = Job(load(file), spark, follow=False).run(Hearing(lambda progress, _: told.append(progress)))
         finally:
             for view in ("source", "step1", "step2"):
                 spark.catalog.dropTempView(view)
