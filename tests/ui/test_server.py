@@ -259,8 +259,8 @@ def test_metrics_are_those_of_the_last_epoch_and_the_whole_run(board: RunStatus,
     """C9: counters count the run, gauges the last that is known; nothing else of the process is there."""
     totals = Totals()
     tell(board, totals, progress(0, skipped=True), versions=3, fragments=5)
-    tell(board, totals, progress(1), versions=4, fragments=6)
-    tell(board, totals, progress(2, seconds=2.0, lag=12), versions=None, fragments=None)
+    tell(board, totals, progress(1, lag=12), versions=4, fragments=6)
+    tell(board, totals, progress(2, seconds=2.0, lag=None), versions=None, fragments=None)
     found = samples(page)
     phases = {label: value for (name, label), value in found.items() if name == "headrace_epoch_phase_seconds"}
     assert phases == pytest.approx(
