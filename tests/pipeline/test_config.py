@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import subprocess
 import sys
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
 
 from headrace import ConfigurationError
 from headrace.pipeline import Pipeline, load
+from headrace.pipeline.config import Run, Source, Spark, Step, TableConfig
 from headrace.pipeline.durations import seconds_of
 from headrace.pipeline.spelling import PipelineSpelling
 from headrace.pipeline.toml_lines import line_of
@@ -322,6 +325,23 @@ def test_a_key_is_found(key: str, line: int | None) -> None:
     assert line_of(text, key) == line
 
 
+# Keys that exclude others: those of other sources, of a table in a namespace, and of upserts.
+OTHERWISE = {"format", "path", "schema", "options", "namespace", "namespace_options", "table_id", "keys"}
+
+
+def uncommented(text: str, *, otherwise: set[str] = OTHERWISE) -> str:
+    """The file with every key that is commented out, and with the SQL in it."""
+    lines, is_sql = [], False
+    for line in text.splitlines():
+        code = line.removeprefix("# ")
+        key = re.match(r'\[|"?([\w.]+)"? = ', code)
+        if code != line and (is_sql or (key and key[1] not in otherwise)):
+            is_sql = is_sql != (code.count('"""') == 1)
+            line = code
+        lines.append(line)
+    return "\n".join(lines)
+
+
 def test_the_file_that_init_writes_is_one(tmp_path: Path) -> None:
     """C11: and so are the lines in it that are commented out."""
     from headrace.cli.main import main
@@ -330,22 +350,27 @@ def test_the_file_that_init_writes_is_one(tmp_path: Path) -> None:
     file = tmp_path / "new" / "pipeline.toml"
     assert load(file, {}).name == "numbers-v1"
     assert main(["init", str(tmp_path / "new")]) == 2
-    text = file.read_text()
-    for old, new in (
-        ("# trigger", "trigger"),
-        ("# [table.storage]", "[table.storage]"),
-        ("# region", "region"),
-        ("# aws_", "aws_"),
-        ("# [spark.conf]", "[spark.conf]"),
-        ('# "spark', '"spark'),
-        ("# compact_every", "compact_every"),
-        ("# retain", "retain"),
-        ("# merge_schema", "merge_schema"),
-        ("# on_table_replaced", "on_table_replaced"),
-    ):
-        assert old in text
-        text = text.replace(old, new)
+    text = uncommented(file.read_text())
     file.write_text(text)
     keys = {"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
-    table = load(file, dict(os.environ) | keys).table
-    assert (table.retain_versions, table.on_table_replaced) == (100, "accept")
+    found = load(file, dict(os.environ) | keys)
+    assert (found.table.retain_versions, found.table.on_table_replaced) == (100, "accept")
+    assert found.table.columns == {"embedding": "vector(128)"}
+    assert (len(found.step), found.run.max_restarts) == (2, 20)
+    namespaced = uncommented(text, otherwise=OTHERWISE - {"namespace", "namespace_options", "table_id"})
+    file.write_text(namespaced.replace('uri = "numbers.lance"', ""))
+    assert load(file, dict(os.environ) | keys).table.label == "dir namespace table sales.numbers"
+
+
+SECTIONS = {"": Pipeline, "source": Source, "step": Step, "table": TableConfig, "spark": Spark, "run": Run}
+
+
+@pytest.mark.parametrize("section", SECTIONS)
+def test_every_key_is_in_the_file_that_init_writes_and_on_the_page(section: str) -> None:
+    """C11"""
+    text = (files("headrace.pipeline") / "templates/pipeline.toml").read_text()
+    page = (Path(__file__).parents[2] / "docs/command.md").read_text()
+    for name in SECTIONS[section].__struct_fields__:
+        key = f"{section}.{name}" if section else name
+        assert re.search(rf"^(# )?(\[\[?{re.escape(key)}\]|{name} = )", text, re.MULTILINE), key
+        assert f"| `{key}` |" in page or f"| `{key}.*` |" in page or name in SECTIONS, key

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +72,7 @@ def job(spark: SparkSession, folder: Path) -> Iterator[Callable[..., Job]]:
         return Job(load(file), spark, follow=changed.get("follow", False), stop=stop)
 
     yield make
-    for view in ("source", "first", "step1", "step2"):
+    for view in ("source", "first", "timed", "step1", "step2"):
         spark.catalog.dropTempView(view)
 
 
@@ -165,6 +167,38 @@ def test_a_pipeline_creates_a_table_with_vectors(job: Callable[..., Job], folder
     (folder / "in" / "1.json").write_text('{"id": 2, "embedding": [1, 2]}')
     job(source=source, table=table).run()
     assert len(rows(folder)) == 3
+
+
+TEMPLATE = (files("headrace.pipeline") / "templates/pipeline.toml").read_text()
+WATERMARK = re.findall(r"^# (SELECT .*\n# FROM .* WATERMARK .*\n# GROUP BY .*)", TEMPLATE, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("mode", "landed"),
+    [
+        pytest.param('mode = "append"', {0: 1, 5: 1, 30: 1}, id="append"),
+        pytest.param(
+            'mode = "upsert"\nkeys = ["start"]',
+            {0: 1, 5: 1, 30: 1, 40: 1, 45: 1},
+            id="upsert",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_watermark_is_written_in_sql(
+    job: Callable[..., Job], folder: Path, mode: str, landed: dict[int, int]
+) -> None:
+    """C22, L37: as in the file that init writes; it drops what is too late, and closes windows."""
+    sql = WATERMARK[0].replace("# ", "").replace("numbered", "timed")
+    # Minutes of the hour, an epoch each. Spark drops rows that are older than the watermark of the epoch before.
+    for number, minutes in enumerate(([1, 7], [40], [33], [2, 47])):
+        lines = [json.dumps({"id": minute, "kind": f"2026-01-01 00:{minute:02}:00"}) for minute in minutes]
+        (folder / "in" / f"{number}.json").write_text("\n".join(lines))
+        os.utime(folder / "in" / f"{number}.json", (1_000_000 + number, 1_000_000 + number))
+    step = '[[step]]\nname = "timed"\nsql = "SELECT id, to_timestamp(kind) AS at FROM source"\n'
+    job(f'{step}[[step]]\nsql = """{sql}"""\n', f"create = true\n{mode}").run()
+    assert {row["start"].minute: row["numbers"] for row in rows(folder)} == landed
+    require_exact(folder)
 
 
 def test_a_lance_source_tells_how_far_behind_the_pipeline_is(job: Callable[..., Job], folder: Path) -> None:
