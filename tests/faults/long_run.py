@@ -9,6 +9,7 @@ grown.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -210,8 +211,14 @@ class Faults:
         self._due.append((when + seconds, self._proxy.clear))
 
     def _add_full_disk(self, when: float, disk: str) -> None:
-        self._at(when, f"{disk} is full for 20 s", lambda: fill(self._folder / disk))
+        self._at(when, f"{disk} is full for 20 s", lambda: _fill(self._folder / disk))
         self._due.append((when + 20, lambda: (self._folder / disk / "filler").unlink(missing_ok=True)))
+
+
+def _fill(disk: Path) -> None:
+    # Spark may write at the same time; then the disk is full before the file is written.
+    with contextlib.suppress(OSError):
+        fill(disk)
 
 
 def run(minutes: float, seed: int) -> bool:
