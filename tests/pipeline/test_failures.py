@@ -114,6 +114,16 @@ LOST = (
             "The query failed: java.lang.B: inner",
             None,
         ),
+        (
+            "An error occurred while calling o83.collectToPython.\n: org.apache.spark.SparkException: "
+            "[FAILED_READ_FILE.NO_HINT] Encountered error while reading file file:///in/0.json.  SQLSTATE: KD001\n"
+            "Caused by: org.apache.spark.SparkException: [MALFORMED_RECORD_IN_PARSING.WITHOUT_SUGGESTION] Malformed\n"
+            "Caused by: com.fasterxml.jackson.core.io.JsonEOFException: Unexpected end-of-input\n",
+            ExecutionError,
+            "source",
+            "The file file:///in/0.json cannot be read: com.fasterxml.jackson.core.io.JsonEOFException: Unexpected end",
+            'repair the file; or set mode = "PERMISSIVE"',
+        ),
         ("", ExecutionError, "query", "The query failed: no message", None),
     ],
 )

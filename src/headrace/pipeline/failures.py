@@ -199,6 +199,18 @@ def _source_unreached(text: str, _: str) -> Failure:
     )
 
 
+_FILE = re.compile(r"\[FAILED_READ_FILE[^\]]*\] Encountered error while reading file (\S+?)\.?(?:\s|$)")
+
+
+def _file_unreadable(text: str, _: str) -> Failure:
+    file = _FILE.search(text)
+    hint = "repair the file, or move it away."
+    if "MALFORMED_RECORD" in text:
+        hint = 'repair the file; or set mode = "PERMISSIVE" in [source.options], which reads such lines as null rows.'
+    which = file[1] if file else "of the source"
+    return Failure(ExecutionError(f"The file {which} cannot be read: {reason_of(text)}", hint=hint), "source")
+
+
 _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str, str], Failure]], ...] = (
     (re.compile(r"No space left on device|Disk quota exceeded"), _disk_full),
     (re.compile(r"No usable value for \w*[oO]ffset"), _other_checkpoint),
@@ -224,4 +236,5 @@ _KNOWN: tuple[tuple[re.Pattern[str], Callable[[str, str], Failure]], ...] = (
         ),
         _source_unreached,
     ),
+    (_FILE, _file_unreadable),
 )
