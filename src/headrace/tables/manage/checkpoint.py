@@ -40,9 +40,10 @@ def read(location: str) -> Checkpoint:
             identity = str(json.loads(file.read())["id"])
         return Checkpoint(identity, _epochs(store, f"{path}/offsets"), _epochs(store, f"{path}/commits"))
     except (OSError, pa.ArrowInvalid, ValueError, KeyError, TypeError) as error:
+        reason = "" if isinstance(error, FileNotFoundError) else f": {str(error).splitlines()[0]}"
         raise StorageError(
-            f"There is no checkpoint of a Spark query at {location}: {str(error).splitlines()[0]}",
-            hint="give the query's checkpointLocation; it contains a file named metadata.",
+            f"There is no checkpoint of a Spark query at {location}{reason}.",
+            hint="give the folder of the query's checkpoint; it contains a file named metadata.",
         ) from error
 
 
