@@ -185,8 +185,8 @@ def test_an_epoch_after_an_idle_period_is_shown_with_its_own_figures(folder: Pat
     assert (epoch["epoch"], epoch["rows_in"], epoch["rows_landed"]) == (FILES, ROWS, ROWS)
     assert epoch["seconds"] >= epoch["phases"]["writing"] + epoch["phases"]["committing"] > 0
     assert epoch["rows_per_second"] == pytest.approx(ROWS / epoch["seconds"])
-    assert f"headrace_epoch_seconds {epoch['seconds']}\n" in metrics
-    assert f"headrace_rows_landed_total {float((FILES + 1) * ROWS)}\n" in metrics
+    assert f'headrace_epoch_seconds{{pipeline="orders"}} {epoch["seconds"]}\n' in metrics
+    assert f'headrace_rows_landed_total{{pipeline="orders"}} {float((FILES + 1) * ROWS)}\n' in metrics
     if is_json:
         printed = json.loads(line)
         same = ("epoch", "rows_in", "rows_landed", "rows_per_second", "seconds", "phases", "version")
