@@ -145,7 +145,7 @@ class Run(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True)
         restart: Whether to restart the query after an error that may pass, such as an outage of the store; None
             restarts it with ``--follow`` only. Other errors end the run.
         max_restarts: How many restarts in a row may fail before the run does; None for no limit. An epoch that lands
-            starts the count again.
+            starts the count again, and so does a query that waits for rows.
         max_pause: The longest pause before a restart. The first is one second, and each further one twice as long.
         stuck_after: How long an epoch may do nothing before ``/healthz`` reports the query as stuck.
     """
