@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 import datafusion
+
 from _measure import table
 
 RUNS = 7

@@ -11,9 +11,9 @@ import threading
 import duckdb
 import numpy as np
 import pyarrow as pa
-from _measure import interleaved, table
 
 import headrace
+from _measure import interleaved, table
 
 SQL = "select k, sum(v) as total, count(*) as n from events group by k"
 KEYS = 100

@@ -21,6 +21,7 @@ from typing import Any
 
 import lance
 import pyarrow as pa
+
 from _measure import table
 
 

@@ -20,8 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from _measure import table
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+from _measure import table
 from sink import NARROW, VECTORS, Shape, session
 
 

@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 import datafusion
 import numpy as np
 import pyarrow as pa
-from _measure import PeakMemory, in_child, table
 
 import headrace
+from _measure import PeakMemory, in_child, table
 
 ROWS = 130_000_000  # two int64 columns: 2.08 GB
 BATCH = 65_536

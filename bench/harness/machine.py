@@ -7,9 +7,8 @@ import os
 import platform
 from pathlib import Path
 
-from harness.results import Machine
-
 import headrace
+from harness.results import Machine
 
 _LIBRARIES = ("datafusion", "pyarrow", "pylance", "pyspark", "duckdb", "polars", "pandas", "numpy")
 

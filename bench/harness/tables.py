@@ -5,12 +5,13 @@ from __future__ import annotations
 from harness.results import CaseResult, Figure, Judgement, Line
 
 Rows = list[list[str]]
+NOTHING = "-"
 
 
 def number(value: float | None) -> str:
     """Return three digits, or all before the point."""
     if value is None:
-        return "–"
+        return NOTHING
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
     return f"{value:,.{digits}f}"
 
@@ -41,8 +42,8 @@ def text(table: Rows) -> str:
     widths = [max(len(row[i]) for row in table) for i in range(len(table[0]))]
     ruled = [table[0], ["-" * width for width in widths], *table[1:]]
     lines = (
-        "  ".join(cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(zip(row, widths)))
-        for row in ruled
+        "  ".join(cell.rjust(width) if i else cell.ljust(width) for i, (cell, width) in enumerate(cells))
+        for cells in (zip(row, widths, strict=True) for row in ruled)
     )
     return "\n".join(line.rstrip() for line in lines)
 
@@ -70,4 +71,4 @@ def _has_spread(case: CaseResult, metric: str) -> bool:
 
 
 def _quartiles(figure: Figure) -> str:
-    return "–" if figure.samples < 2 else f"{number(figure.lower)} to {number(figure.upper)}"
+    return NOTHING if figure.samples < 2 else f"{number(figure.lower)} to {number(figure.upper)}"
