@@ -258,6 +258,7 @@ def test_an_engine_setting_that_the_engine_refuses_is_a_configuration_error(conf
         {"memory_limit": "lots"},
         {"memory_limit": 0},
         {"spill": "no/such/folder"},
+        {"ordered": 1},
         {"low_latency": 1},
         {"config": {"batch_size": 1}},
         {"config": ["datafusion.execution.batch_size"]},

@@ -13,12 +13,12 @@ from headrace import SessionContext
 # -- closing --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("low_latency", [False, True])
+@pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("how", ["end", "limit", "closed", "dropped", "cancelled", "session closed", "unread tail"])
-def test_the_reader_is_closed_exactly_once_by_the_thread_that_read_it(how, low_latency):
+def test_the_reader_is_closed_exactly_once_by_the_thread_that_read_it(how, ordered):
     """T4: at the end, on LIMIT, and when the stream is closed, dropped, cancelled or loses its session."""
     provider = Provider((lambda: [rows(0), rows(3)]) if how in ("end", "unread tail") else endless)
-    with SessionContext(low_latency=low_latency) as ctx:
+    with SessionContext(ordered=ordered) as ctx:
         ctx.register_table("t", provider)
         if how == "end":
             ctx.sql("select * from t").collect()
@@ -245,9 +245,9 @@ def test_an_interrupt_inside_a_scan_is_raised_unchanged(ctx, kind):
         ("select x from t", {}),
         ("select x from t", {"target_partitions": 8}),
         ("select x from t", {"batch_size": 2}),
-        ("select * from t", {"low_latency": True}),
-        ("select x, x + 1 as y from t", {"low_latency": True}),
-        ("select x from t where x >= 0 and s like 'r%'", {"low_latency": True}),
+        ("select * from t", {"ordered": False, "target_partitions": 1}),
+        ("select x, x + 1 as y from t", {}),
+        ("select x from t where x >= 0 and s like 'r%'", {"target_partitions": 8}),
     ],
 )
 @pytest.mark.parametrize("good", [0, 1, 4])

@@ -14,9 +14,9 @@ EMPTY = rows(0, 0)
 SIX = pa.Table.from_batches([rows(0), rows(3)])
 
 
-@pytest.fixture(params=[False, True], ids=["", "low_latency"])
+@pytest.fixture(params=[True, False], ids=["", "unordered"])
 def ctx(request):
-    with SessionContext(low_latency=request.param) as session:
+    with SessionContext(ordered=request.param) as session:
         yield session
 
 

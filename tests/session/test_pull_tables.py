@@ -155,11 +155,11 @@ def test_a_deregistered_provider_is_released(ctx):
         ("select * from t where false", 0),
     ],
 )
-@pytest.mark.parametrize("low_latency", [False, True])
-def test_scan_is_called_once_per_physical_scan(query, scans, low_latency):
+@pytest.mark.parametrize("ordered", [False, True])
+def test_scan_is_called_once_per_physical_scan(query, scans, ordered):
     """T2, T4: `t UNION ALL t` and a self-join scan twice, EXPLAIN never; every reader is closed once."""
     provider = Provider()
-    with SessionContext(low_latency=low_latency) as ctx:
+    with SessionContext(ordered=ordered) as ctx:
         ctx.register_table("t", provider)
         ctx.sql(query).collect()
     assert len(provider.readers) == scans

@@ -347,8 +347,8 @@ def test_names_that_differ_only_in_special_characters_are_different_tables(ctx):
     assert result["n"].to_pylist() == [2, 4, 6, 8, 10, 12]
 
 
-@pytest.mark.parametrize("low_latency", [False, True])
-def test_a_provider_needs_only_schema_and_scan(low_latency):
+@pytest.mark.parametrize("ordered", [False, True])
+def test_a_provider_needs_only_schema_and_scan(ordered):
     """T11: the other methods are optional, with or without the base class."""
 
     class Plain:
@@ -358,7 +358,7 @@ def test_a_provider_needs_only_schema_and_scan(low_latency):
         def scan(self):
             return TABLE.to_reader(max_chunksize=7)
 
-    with SessionContext(low_latency=low_latency) as ctx:
+    with SessionContext(ordered=ordered) as ctx:
         ctx.register_arrow("memory", TABLE)
         ctx.register_table("duck", Plain())
         ctx.register_table("simple", scanning(Plain().scan, TABLE.schema))
@@ -366,10 +366,10 @@ def test_a_provider_needs_only_schema_and_scan(low_latency):
             assert values(ctx, query, "duck") == values(ctx, query, "simple") == values(ctx, query, "memory")
 
 
-def test_a_provider_gets_the_same_hints_in_a_low_latency_session():
+def test_a_provider_gets_the_same_hints_in_an_unordered_session():
     """T11: columns, filter and limit, though queries are planned differently."""
     provider = Honouring(TABLE)
-    with SessionContext(low_latency=True) as ctx:
+    with SessionContext(ordered=False) as ctx:
         ctx.register_table("t", provider)
         assert values(ctx, "select s from t where x = 198 or x = 1") == [("r1",), ("r198",)]
         assert values(ctx, "select s from t limit 1") == [("r0",)]

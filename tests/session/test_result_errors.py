@@ -85,9 +85,9 @@ def test_the_batches_before_the_failure_of_a_push_table_come_first(after: int) -
 
 
 @pytest.mark.parametrize("after", [1, 3])
-def test_a_filter_returns_the_rows_before_the_error_if_it_buffers_none(after: int) -> None:
-    """S9, S15: with low_latency, operators buffer no rows, so none are lost."""
-    with SessionContext(low_latency=True) as ctx:
+def test_a_filter_returns_the_rows_before_the_error(after: int) -> None:
+    """S9, S15: the operators of a row-wise query buffer no rows, so none are lost."""
+    with SessionContext() as ctx:
         ctx.register_table("t", failing(after))
         keys, error = read_until_it_ends(ctx.sql("select k from t where k % 2 = 0").execute_stream())
         assert keys == list(range(0, after * ROWS, 2))

@@ -110,7 +110,7 @@ FUNCTIONS = {
 QUERIES = {**TYPES_MADE_ONE, **NESTED_FIELDS, **STRUCT_KEYS, **JOINS, **NAMES, **FUNCTIONS}
 CONFIGURED = {
     "default": Settings(target_partitions=2),
-    "low latency": Settings(low_latency=True, batch_size=2, pause=0.03),
+    "unordered": Settings(ordered=False, target_partitions=2, batch_size=2, pause=0.03),
     "limited": Settings(target_partitions=4, memory_limit="200MB"),
 }
 
@@ -263,11 +263,11 @@ SLOW = {
 }
 
 
-@pytest.mark.parametrize("low_latency", [False, True])
+@pytest.mark.parametrize("ordered", [False, True])
 @pytest.mark.parametrize("said", SLOW)
-def test_a_producer_that_pauses_changes_no_answer(said: str, low_latency: bool) -> None:
+def test_a_producer_that_pauses_changes_no_answer(said: str, ordered: bool) -> None:
     """S15, P14: a scan that waits returns batches without rows, which some functions do not accept."""
-    with SessionContext(low_latency=low_latency) as session:
+    with SessionContext(ordered=ordered) as session:
         session.register_arrow("u", DICTIONARY)
         expected = session.sql(SLOW[said].replace("from t", "from u")).collect().read_all()
         sink = session.register_streaming_table("t", DICTIONARY.schema)

@@ -151,6 +151,7 @@ def test_a_sort_over_a_python_table_is_planned_like_a_sort_over_a_table_in_memor
         ({"spill": None}, r"spill must be True, False or a folder, not None"),
         ({"spill": ""}, r"spill must be True, False or a folder, not ''"),
         ({"spill": "/no/such/folder"}, r"spill does not exist: '/no/such/folder'\. Hint: create it first"),
+        ({"ordered": None}, r"ordered must be True or False, not None"),
         ({"low_latency": 1}, r"low_latency must be True or False, not 1"),
         ({"low_latency": "yes"}, r"low_latency must be True or False, not 'yes'"),
         ({"config": {"batch_size": 1}}, r"Unknown engine setting 'batch_size'\. Hint: .*'datafusion\.'"),

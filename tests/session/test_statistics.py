@@ -96,16 +96,18 @@ def test_a_coroutine_that_waits_is_counted(ctx: SessionContext, sink: TableSink)
     assert asyncio.run(read()) == SessionStatistics(1, 1, 1)
 
 
-def test_the_readers_of_all_partitions_are_counted(ctx: SessionContext) -> None:
-    """S16, S13: each of them waits by itself, in one query."""
-    sinks = [ctx.register_streaming_table(name, SCHEMA) for name in ("a", "b")]
-    readers = ctx.sql("SELECT x FROM a UNION ALL SELECT x FROM b").execute_stream_partitioned()
-    reading = [Background(reader.read_all) for reader in readers]
-    until(ctx, SessionStatistics(1, 2, 2))
-    for sink in sinks:
-        sink.close()
-    for each in reading:
-        each.result()
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_the_readers_of_all_partitions_are_counted(partitions: int) -> None:
+    """S16, S13: each of them waits by itself, in one query; each partition of a push table holds a worker."""
+    with SessionContext(target_partitions=partitions) as ctx:
+        sinks = [ctx.register_streaming_table(name, SCHEMA) for name in ("a", "b")]
+        readers = ctx.sql("SELECT x FROM a UNION ALL SELECT x FROM b").execute_stream_partitioned()
+        reading = [Background(reader.read_all) for reader in readers]
+        until(ctx, SessionStatistics(1, 2 * partitions, 2 * partitions))
+        for sink in sinks:
+            sink.close()
+        for each in reading:
+            each.result()
 
 
 def test_a_closed_session_counts_what_its_queries_still_hold(ctx: SessionContext, sink: TableSink) -> None:

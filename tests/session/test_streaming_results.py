@@ -316,8 +316,9 @@ def test_closing_one_partition_leaves_the_others_whole_and_closing_the_last_rele
     with SessionContext(target_partitions=4) as ctx:
         source = with_source(ctx, Source(400))
         whole = ctx.sql("select k from t where k % 2 = 0").execute_stream_partitioned()
+        taken = whole[0].read_next_batch().num_rows
         whole[0].close()
-        assert sum(reader.read_all().num_rows for reader in whole[1:]) < 200 * ROWS
+        assert 0 < sum(reader.read_all().num_rows for reader in whole[1:]) <= 200 * ROWS - taken
         assert source.closed.wait(1.0)
         assert source.pulled == 400
 

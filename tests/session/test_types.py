@@ -131,7 +131,7 @@ def assert_same(result, expected):
 def test_a_type_comes_out_as_it_went_in(name, kind):
     """T13: types, values, field and schema metadata, nullability; gathered, sliced and empty batches."""
     schema, batches = batches_of(ARRAYS[name])
-    for settings in ({}, {"batch_size": 2}, {"low_latency": True}):
+    for settings in ({}, {"batch_size": 2}, {"ordered": False, "target_partitions": 1}):
         with SessionContext(**settings) as ctx:
             register(ctx, kind, schema, batches)
             frame = ctx.sql("select * from t")
@@ -202,12 +202,11 @@ def test_metadata_of_projected_columns_is_kept(kind):
 
 
 @pytest.mark.parametrize("kind", ["pull", "push"])
-@pytest.mark.parametrize("low_latency", [False, True])
-def test_dictionaries_that_differ_from_batch_to_batch_are_put_together(kind, low_latency):
+def test_dictionaries_that_differ_from_batch_to_batch_are_put_together(kind):
     """T13: each batch may have its own dictionary."""
     schema = pa.schema([("c", pa.dictionary(pa.int32(), pa.string()))])
     batches = [pa.record_batch([dictionary([f"only {i}", None, "shared"])], schema=schema) for i in range(5)]
-    with SessionContext(low_latency=low_latency) as ctx:
+    with SessionContext() as ctx:
         register(ctx, kind, schema, batches)
         result = ctx.sql("select * from t").collect().read_all()
     assert result.schema.equals(schema)

@@ -20,7 +20,7 @@ from enum import Enum
 import pyarrow as pa
 
 from headrace._counts import counted
-from headrace.arrow.batches import batch_size_in_bytes
+from headrace.arrow.batches import Sizer, batch_size_in_bytes
 from headrace.channel.queue import BatchQueue
 from headrace.channel.waiters import AsyncWaiter, wake_all
 from headrace.errors import ClosedError, ConsumerGoneError, HeadraceError, WriteTimeoutError
@@ -89,19 +89,26 @@ class Channel:
         name: The name of the channel in error messages.
         capacity: The maximum number of queued batches.
         max_bytes: The maximum number of queued bytes, or None for no limit.
+        size_of: Returns the size of a batch in bytes.
     """
 
-    def __init__(self, name: str, capacity: int, max_bytes: int | None = None) -> None:
+    def __init__(
+        self, name: str, capacity: int, max_bytes: int | None = None, size_of: Sizer = batch_size_in_bytes
+    ) -> None:
         self.name = name
+        self._size_of = size_of
         self._queue = BatchQueue(capacity, max_bytes)
         # Reentrant, like every lock that a finalizer may take: garbage collection may start while it is held.
         self._lock = threading.RLock()
         self._readable = threading.Condition(self._lock)
         self._writable = threading.Condition(self._lock)
+        self._gathered = threading.Condition(self._lock)
         self._over = threading.Condition(self._lock)
         self._async_readers: list[AsyncWaiter] = []
         self._async_writers: list[AsyncWaiter] = []
         self._waiting_readers = 0
+        self._gathering = 0
+        self._gather_up_to = 0, 0
         self._waiting_writers = 0
         self._waiting_for_end = 0
         self._seconds_blocked = 0.0
@@ -121,7 +128,7 @@ class Channel:
             ClosedError: The channel was closed or failed, before or during the wait.
             ConsumerGoneError: The reader has gone away, before or during the wait.
         """
-        size = batch_size_in_bytes(batch)
+        size = self._size_of(batch)
         with self._lock:
             if self._state is not ChannelState.OPEN:
                 raise self._refusal()
@@ -136,18 +143,19 @@ class Channel:
             ClosedError: The channel was closed or failed.
             ConsumerGoneError: The reader has gone away.
         """
-        size = batch_size_in_bytes(batch)
+        size = self._size_of(batch)
         with self._lock:
             if self._state is not ChannelState.OPEN:
                 raise self._refusal()
             if not self._queue.has_room(size):
+                self._gathered.notify_all()
                 return False
             self._put(batch, size)
             return True
 
     async def write_async(self, batch: pa.RecordBatch) -> None:
         """Queue a batch; wait for room without blocking the event loop. Raises as ``write`` does."""
-        size = batch_size_in_bytes(batch)
+        size = self._size_of(batch)
         while True:
             with self._lock:
                 if self._state is not ChannelState.OPEN:
@@ -156,6 +164,7 @@ class Channel:
                     self._put(batch, size)
                     return
                 waiter = AsyncWaiter(self._async_writers)
+                self._gathered.notify_all()
                 started = self._block()
             try:
                 await waiter.future
@@ -213,6 +222,25 @@ class Channel:
                     return False
                 self._wait_for_batch(min(left, _LOOK_AGAIN))
             return True
+
+    def gather(self, max_rows: int, max_bytes: int, seconds: float) -> None:
+        """Wait for more batches to take, if any is queued.
+
+        Waits until half of the capacity is queued, or a take of ``max_rows`` and ``max_bytes`` would not take more,
+        or a writer waits, the stream has ended, or ``seconds`` have passed.
+        """
+        deadline = time.monotonic() + seconds
+        with self._lock:
+            self._gather_up_to = max_rows, max_bytes
+            self._gathering += 1
+            try:
+                while self._queue and not self._is_gathered():
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        return
+                    self._wait(self._gathered, left)
+            finally:
+                self._gathering -= 1
 
     async def take_async(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
         """Do what ``take`` does, without blocking the event loop."""
@@ -314,6 +342,18 @@ class Channel:
             self._lock.acquire()
             raise
 
+    def _is_gathered(self) -> bool:
+        queue = self._queue
+        max_rows, max_bytes = self._gather_up_to
+        return (
+            2 * len(queue) >= queue.capacity
+            or queue.rows >= max_rows
+            or queue.bytes >= max_bytes
+            or self._waiting_writers > 0
+            or bool(self._async_writers)
+            or self._state is not ChannelState.OPEN
+        )
+
     def _must_wait(self) -> bool:
         return not self._queue and self._state is ChannelState.OPEN
 
@@ -337,6 +377,7 @@ class Channel:
                         hint="is a query reading it? Write again, or give it a larger capacity.",
                     )
                 self._waiting_writers += 1
+                self._gathered.notify_all()
                 try:
                     self._wait(self._writable, _LOOK_AGAIN if left is None else min(left, _LOOK_AGAIN))
                 finally:
@@ -361,7 +402,10 @@ class Channel:
 
     def _put(self, batch: pa.RecordBatch, size: int) -> None:
         self._queue.put(batch, size)
-        if self._waiting_readers:
+        if self._gathering:
+            if self._is_gathered():
+                self._gathered.notify_all()
+        elif self._waiting_readers:
             self._readable.notify()
         if self._async_readers:
             wake_all(self._async_readers)
@@ -371,6 +415,9 @@ class Channel:
         if not self._queue and self._failure is not None:
             raise self._failure
         taken = self._queue.take(max_rows, max_bytes)
+        if self._queue and self._waiting_readers:
+            # The writers notified only the reader that took these, while it was gathering.
+            self._readable.notify()
         # With a byte limit, the batch of a notified writer may still not fit, so notify all writers.
         if self._waiting_writers:
             self._writable.notify(len(taken) if self._queue.max_bytes is None else self._waiting_writers)
@@ -394,6 +441,7 @@ class Channel:
 
     def _wake_all(self) -> None:
         self._readable.notify_all()
+        self._gathered.notify_all()
         self._writable.notify_all()
         self._over.notify_all()
         wake_all(self._async_readers)

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 import pyarrow.dataset
 
-from headrace.engine.execution import Execution, Hint, current_execution
+from headrace.engine.execution import Execution, Hint, current_planning
 from headrace.engine.scan import ScanBatches
+from headrace.engine.shares import SharedPartition
 from headrace.engine.tables import ScanRequest, ScanTable
 from headrace.errors import EngineError
 
@@ -51,29 +52,41 @@ class TableDataset(pyarrow.dataset.Dataset):  # type: ignore[misc]
         return _Scanner(_projected(self.schema, columns), None)
 
     def get_fragments(self, filter: object = None) -> list[_Fragment]:
-        """Return one fragment per partition, and claim the scan if the plan will be executed.
+        """Return one fragment per share of a partition, and claim the table if the plan will be executed.
 
         DataFusion calls this during planning, once per physical scan.
         """
-        execution = current_execution()
+        planning = current_planning()
+        execution = None if planning is None else planning.execution
+        partitions = self._table.partitions
+        shares = 1 if planning is None else planning.rules.shares_of(partitions)
         if execution is not None:
-            execution.claim(self._table, holder=self)
-        partitions = range(self._table.partitions)
-        return [_Fragment(self._table, execution, self._plan_name, i, is_flat=self._is_flat) for i in partitions]
+            execution.claim(self._table, partitions * shares, holder=self)
+        return [
+            _Fragment(self._table, execution, self._plan_name, partition, is_flat=self._is_flat)
+            for partition in (SharedPartition(number, shares) for number in range(partitions))
+            for _ in range(shares)
+        ]
 
 
 class _Fragment:
-    """One partition of one physical scan."""
+    """One partition of one physical scan, or a share of it."""
 
     def __init__(
-        self, table: ScanTable, execution: Execution | None, plan_name: str, partition: int, *, is_flat: bool
+        self,
+        table: ScanTable,
+        execution: Execution | None,
+        plan_name: str,
+        partition: SharedPartition,
+        *,
+        is_flat: bool,
     ) -> None:
         self._table = table
         self._execution = execution
         self._plan_name = plan_name
         self._partition = partition
         self._is_flat = is_flat
-        self._scanned = False
+        self._scans = 0
 
     def scanner(
         self,
@@ -85,10 +98,11 @@ class _Fragment:
         """Open the partition; DataFusion calls this during execution, on a worker thread."""
         if self._execution is None:
             raise EngineError(f"Table {self._table.name!r} was planned for no execution and cannot be scanned.")
-        if self._scanned:
+        if self._scans:
             # A recursive query executes the same plan repeatedly.
             self._execution.claim_again(self._table)
-        self._scanned = True
+        shared = self._partition.scan(self._scans)
+        self._scans += 1
         names = tuple(self._table.schema.names)
         projected = _projected(schema, columns)
         hint = self._execution.hints.get(self._plan_name, Hint())
@@ -99,11 +113,13 @@ class _Fragment:
             columns=(hint.columns or names) if len(projected) else names[:1],
             filter=hint.filter,
             limit=hint.limit,
-            partition=self._partition,
+            partition=self._partition.number,
             partitions=self._table.partitions,
         )
         wanted = filter is None or _is_true(filter, self._table.name)
-        batches = ScanBatches(self._table, self._execution, request, projected, wanted=wanted, is_flat=self._is_flat)
+        batches = ScanBatches(
+            self._table, self._execution, shared, request, projected, wanted=wanted, is_flat=self._is_flat
+        )
         return _Scanner(projected, batches)
 
 

@@ -8,7 +8,6 @@ applies it.
 
 from __future__ import annotations
 
-import os
 import re
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -23,12 +22,18 @@ from datafusion import RuntimeEnvBuilder, SessionConfig, SQLOptions
 
 from headrace.engine.dataset import CATALOG, ROW, SCHEMA, TableDataset
 from headrace.engine.errors import message_of, translate, unwrapped
-from headrace.engine.execution import Execution, Hint
+from headrace.engine.execution import Execution, Hint, ScanRules, planning
 from headrace.engine.flat import flat_context
 from headrace.engine.gone import call_when_gone
 from headrace.engine.hints import scan_hints
 from headrace.engine.names import TableName, quoted
-from headrace.engine.plan_facts import bridged_scans, has_nested_lateral, is_correlated, scans
+from headrace.engine.plan_facts import (
+    bridged_scans,
+    depends_on_scan_order,
+    has_nested_lateral,
+    is_correlated,
+    scans,
+)
 from headrace.engine.planner import PlannedQuery, Query, can_be_planned, creating_context, live_plan, plan_query
 from headrace.engine.runtime import workers
 from headrace.engine.scan import GATHER_ROWS
@@ -63,8 +68,8 @@ class Engine:
         self._bridges: dict[str, weakref.ref[TableDataset]] = {}
         self._numbers = count(2)
         # With more partitions the engine buffers more batches between operators, so make them smaller.
-        partitions = settings.target_partitions or os.cpu_count() or 1
-        self._slice_rows = max(_ENGINE_BATCH_ROWS, min(GATHER_ROWS, 4 * GATHER_ROWS // partitions))
+        self._partitions = settings.partitions
+        self._slice_rows = max(_ENGINE_BATCH_ROWS, min(GATHER_ROWS, 4 * GATHER_ROWS // self._partitions))
         self._paths: dict[TableName, Path] = {}
 
     # -- tables -------------------------------------------------------------------------------------
@@ -160,7 +165,7 @@ class Engine:
         """Plan a statement; DDL is executed in this call and reads the tables that it names."""
         options = SQLOptions().with_allow_ddl(False).with_allow_dml(False).with_allow_statements(False)
         execution.begin()
-        with execution.planning(), translating(execution, planning=True):
+        with planning(execution, execution.rules), translating(execution, planning=True):
             if read_only:
                 query = Query(self._context.sql(text, options, param_values=dict(parameters)))
             else:
@@ -190,7 +195,9 @@ class Engine:
         with translating(planning=True):
             planned = plan_query(self._context, query)
             logical = planned.optimised.display_indent()
-            physical = planned.frame.execution_plan().display_indent()
+            with planning(None, self._rules(planned)):
+                plan = live_plan(planned) if planned.is_row_wise else planned.frame.execution_plan()
+            physical = plan.display_indent()
         return f"logical_plan\n{logical.rstrip()}\n\nphysical_plan\n{physical.rstrip()}"
 
     def schema(self, query: Query) -> pa.Schema:
@@ -198,16 +205,16 @@ class Engine:
         with translating(planning=True):
             return plan_query(self._context, query).schema
 
-    def execution(self, query: PlannedQuery | None, on_end: Callable[[Execution], None]) -> Execution:
+    def execution(
+        self, query: PlannedQuery | None, on_end: Callable[[Execution], None], *, partitioned: bool = False
+    ) -> Execution:
         """Return a new execution of a query."""
         hints: Mapping[str, Hint] = {}
         schemas = {name: dataset.hinted for name, dataset in self._bridged().items() if dataset.hinted is not None}
         if query is not None and schemas:
             with translating(planning=True):
                 hints = scan_hints(query.optimised, schemas)
-        limited = self._settings.memory_limit is not None
-        rows = self._settings.batch_size or (_ENGINE_BATCH_ROWS if limited else self._slice_rows)
-        return Execution(hints, max_rows=rows, exact_sizes=limited, on_end=on_end)
+        return Execution(hints, self._rules(query, partitioned=partitioned), on_end)
 
     def streams(self, query: PlannedQuery, execution: Execution, *, partitioned: bool) -> list[Any]:
         """Start an execution; return one stream per partition, or one that merges them."""
@@ -215,13 +222,33 @@ class Engine:
         with translating(execution, planning=True):
             if type(frame.logical_plan().to_variant()).__name__ == "Explain":
                 return [frame.execute_stream().rbs]
-            with execution.planning():
-                if self._settings.low_latency and query.is_row_wise:
+            with planning(execution, execution.rules):
+                if query.is_row_wise:
                     plan = live_plan(query)
-                    return [self._context.execute(plan, partition).rbs for partition in range(plan.partition_count)]
+                    streams = [self._context.execute(plan, partition) for partition in range(plan.partition_count)]
+                else:
+                    streams = frame.execute_stream_partitioned() if partitioned else [frame.execute_stream()]
                 # `rbs` is the stream without its Python wrapper, which would add a frame between pump and engine.
-                streams = frame.execute_stream_partitioned() if partitioned else [frame.execute_stream()]
                 return [stream.rbs for stream in streams]
+
+    def _rules(self, query: PlannedQuery | None, *, partitioned: bool = False) -> ScanRules:
+        """Return how the engine reads the tables of a query; None is a statement that creates a table."""
+        limited = self._settings.memory_limit is not None
+        return ScanRules(
+            max_rows=self._settings.batch_size or (_ENGINE_BATCH_ROWS if limited else self._slice_rows),
+            exact_sizes=limited,
+            shares=1 if query is None else self._shares(query, partitioned=partitioned),
+            is_live=query is not None and query.is_row_wise,
+        )
+
+    def _shares(self, query: PlannedQuery, *, partitioned: bool) -> int:
+        """Return among how many scans the batches of each table may be shared, which gives up their order."""
+        if query.is_row_wise and not partitioned:
+            is_ordered = self._settings.ordered
+        else:
+            # The readers of separate partitions have no common order to keep.
+            is_ordered = depends_on_scan_order(query.optimised)
+        return 1 if is_ordered else min(self._partitions, workers.spare(len(query.bridged)))
 
     @staticmethod
     def free_dropped() -> None:

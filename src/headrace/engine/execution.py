@@ -39,6 +39,29 @@ class Hint:
 
 
 @dataclass(frozen=True, slots=True)
+class ScanRules:
+    """How the engine reads the tables of a query.
+
+    Attributes:
+        max_rows: The maximum number of rows in a batch passed to the engine.
+        exact_sizes: Whether the engine has a memory limit. Slices are then copied, since the engine would charge each
+            slice for the whole buffer that it shares.
+        shares: The number of scans among which the batches of one table are shared, if it has fewer partitions.
+            With more than one their order is lost.
+        is_live: Whether rows must reach the engine as soon as they arrive.
+    """
+
+    max_rows: int
+    exact_sizes: bool
+    shares: int
+    is_live: bool
+
+    def shares_of(self, partitions: int) -> int:
+        """Return among how many scans each of a table's partitions is shared."""
+        return max(1, self.shares // partitions)
+
+
+@dataclass(frozen=True, slots=True)
 class ScanFailure:
     """The first exception of a query's scans.
 
@@ -56,33 +79,20 @@ class ScanFailure:
 class Execution:
     """One execution of a query, from planning to the release of its resources.
 
-    The engine plans on the calling thread, so a table finds the execution it is planned for with
-    ``current_execution``. Planning outside an execution (EXPLAIN) claims nothing.
-
     Args:
         hints: Scan hints by the tables' plan names.
-        max_rows: The maximum number of rows in a batch passed to the engine.
-        exact_sizes: Whether the engine has a memory limit. Slices are then copied, since the engine would charge each
-            slice for the whole buffer that it shares.
+        rules: How the engine reads the tables.
         on_end: Called once, after everything is released.
     """
 
-    def __init__(
-        self,
-        hints: Mapping[str, Hint],
-        *,
-        max_rows: int,
-        exact_sizes: bool,
-        on_end: Callable[[Execution], None],
-    ) -> None:
+    def __init__(self, hints: Mapping[str, Hint], rules: ScanRules, on_end: Callable[[Execution], None]) -> None:
         self.hints = hints
-        self.max_rows = max_rows
-        self.exact_sizes = exact_sizes
+        self.rules = rules
         self.failure: ScanFailure | None = None
         self.scanned: dict[str, tuple[str, ...]] = {}
         self._on_end = on_end
         self._lock = threading.RLock()
-        self._claims: list[ScanTable] = []
+        self._claims: list[_Claim] = []
         self._kept: list[object] = []
         self._channels: list[Channel] = []
         self._begun = threading.Event()
@@ -92,37 +102,29 @@ class Execution:
         self._over = False
         self._cancelled: str | None = None
 
-    @contextlib.contextmanager
-    def planning(self) -> Iterator[None]:
-        """Make this the current execution of the calling thread."""
-        token = _current.set(self)
-        try:
-            yield
-        finally:
-            _current.reset(token)
-
-    def claim(self, table: ScanTable, holder: object) -> None:
-        """Claim a scan for this execution; an exception is also recorded as the failure.
+    def claim(self, table: ScanTable, scans: int, holder: object) -> None:
+        """Claim a table for this execution; an exception is also recorded as the failure.
 
         Args:
             table: The table to scan.
+            scans: The number of scans that read it at the same time, each on a worker.
             holder: An object to keep alive until the execution ends: the table is freed when nothing refers to it.
         """
         with self._recording(table):
-            workers.acquire(table.partitions)
+            workers.acquire(scans)
             try:
-                table.claim(again=table in self._claims)
+                table.claim(again=any(claim.table is table for claim in self._claims))
             except BaseException:
-                workers.release(table.partitions)
+                workers.release(scans)
                 raise
-        self._claims.append(table)
+        self._claims.append(_Claim(table, scans))
         self._kept.append(holder)
 
     @property
     def held_workers(self) -> int:
         """The number of workers reserved for the claimed scans."""
         with self._lock:
-            return sum(table.partitions for table in self._claims)
+            return sum(claim.scans for claim in self._claims)
 
     def claim_again(self, table: ScanTable) -> None:
         """Claim another read within a claimed scan; an exception is also recorded as the failure."""
@@ -204,9 +206,9 @@ class Execution:
                 return
             self._over = True
             claims, self._claims = self._claims, []
-        for table in claims:
-            table.cancel("the query that read it has ended")
-            workers.release(table.partitions)
+        for claim in claims:
+            claim.table.cancel("the query that read it has ended")
+            workers.release(claim.scans)
         self._kept.clear()
         self._on_end(self)
 
@@ -217,9 +219,9 @@ class Execution:
             if not self._channels:
                 self._claims = []
         if not self._channels:
-            for table in claims:
-                table.release()
-                workers.release(table.partitions)
+            for claim in claims:
+                claim.table.release()
+                workers.release(claim.scans)
         self.cancel("the query could not be started")
         self.release()
 
@@ -229,8 +231,8 @@ class Execution:
             self._cancelled = self._cancelled or reason
             claims, channels = list(self._claims), list(self._channels)
         self._begun.set()
-        for table in claims:
-            table.cancel(reason)
+        for claim in claims:
+            claim.table.cancel(reason)
         for channel in channels:
             channel.cancel(reason)
         for reference in list(self._scans):
@@ -239,9 +241,38 @@ class Execution:
                 scan.release()
 
 
-_current: ContextVar[Execution | None] = ContextVar("headrace_execution", default=None)
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    table: ScanTable
+    scans: int
 
 
-def current_execution() -> Execution | None:
-    """Return the execution that the calling thread plans for, or None."""
+@dataclass(frozen=True, slots=True)
+class Planning:
+    """What the calling thread plans: the engine plans there, so a table finds this with ``current_planning``.
+
+    Attributes:
+        execution: The execution that the plan is for. None claims nothing (EXPLAIN).
+        rules: How the engine reads the tables.
+    """
+
+    execution: Execution | None
+    rules: ScanRules
+
+
+_current: ContextVar[Planning | None] = ContextVar("headrace_planning", default=None)
+
+
+@contextlib.contextmanager
+def planning(execution: Execution | None, rules: ScanRules) -> Iterator[None]:
+    """Set what the calling thread plans in the block."""
+    token = _current.set(Planning(execution, rules))
+    try:
+        yield
+    finally:
+        _current.reset(token)
+
+
+def current_planning() -> Planning | None:
+    """Return what the calling thread plans, or None."""
     return _current.get()

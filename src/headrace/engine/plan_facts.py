@@ -21,6 +21,10 @@ _OUTER_JOIN = re.compile(r"^ *(?:Left|Right|Full) Join", re.MULTILINE)
 # INTERSECT and EXCEPT are planned as semi and anti joins; the optimiser rewrites IN to one.
 _NULLS_COUNT = re.compile(r"^ *(?:Left|Right)(?:Semi|Anti) Join|IS (?:NOT )?DISTINCT FROM", re.MULTILINE)
 _ANTI_JOIN = re.compile(r"^ *(?:Left|Right)Anti Join", re.MULTILINE)
+# A Limit above a Sort becomes part of it, or stays directly above it.
+_LIMIT_OF_ANY_ROWS = re.compile(r"^ *Limit: .*(?!\n *Sort: )$", re.MULTILINE)
+_WINDOW = re.compile(r"^ *WindowAggr: ", re.MULTILINE)
+_ORDERED_AGGREGATE = re.compile(r"\b(?:array_agg|string_agg|first_value|last_value|nth_value)\(", re.IGNORECASE)
 _CLASHING_FILTERS = re.compile(rf"^ *TableScan: {CATALOG}\.{SCHEMA}\..*filters=\[[^\]]*,", re.MULTILINE)
 
 
@@ -107,6 +111,15 @@ def has_clashing_filters(plan: Any) -> bool:
     Filters that name a column never reach a bridged table. Constants do, and the engine cannot join two of them by AND.
     """
     return _CLASHING_FILTERS.search(plan.display_indent()) is not None
+
+
+def depends_on_scan_order(plan: Any) -> bool:
+    """Whether another order of a scan's rows may change the rows of the result of an optimised logical plan.
+
+    A LIMIT without a sort, windows and some aggregates return the first rows that come, or all of them in order.
+    """
+    text = plan.display_indent()
+    return any(pattern.search(text) for pattern in (_LIMIT_OF_ANY_ROWS, _WINDOW, _ORDERED_AGGREGATE))
 
 
 def is_row_wise(plan: Any) -> bool:

@@ -35,6 +35,7 @@ _OVER_NULLS_THAT_COUNT: Mapping[str, Any] = {"datafusion.optimizer.enable_join_d
 # After join reordering swaps the sides of an outer join, filters above it are pushed into the wrong side.
 _OVER_OUTER_JOINS: Mapping[str, Any] = {"datafusion.optimizer.join_reordering": False}
 _FILTER_PUSHDOWN = "push_down_filter"
+# No operator waits for more rows, and none deals the batches of one scan out to several others.
 _LIVE: Mapping[str, Any] = {
     "datafusion.execution.batch_size": 1,
     "datafusion.execution.target_partitions": 1,
@@ -108,7 +109,7 @@ def can_be_planned(context: datafusion.SessionContext, query: Query) -> bool:
 
 
 def live_plan(query: PlannedQuery) -> Any:
-    """Return a physical plan in which no operator waits for more rows.
+    """Return a physical plan of a row-wise query in which no operator waits for more rows, with the scans' order.
 
     Operators take their batch size when the plan is created; sources take theirs when it is executed. Execute the
     plan in the session's context, where sources still read large batches.

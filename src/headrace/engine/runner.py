@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from headrace.arrow.batches import sizer
 from headrace.channel.channel import Channel
 from headrace.engine.errors import translate
 from headrace.engine.execution import Execution
@@ -77,9 +78,9 @@ class QueryRunner:
         if self.closed:
             raise ClosedError("The session is closed.", hint="make a new SessionContext.")
 
-    def execution(self, query: PlannedQuery | None) -> Execution:
+    def execution(self, query: PlannedQuery | None, *, partitioned: bool = False) -> Execution:
         """Return a new execution, which the session tracks until it has ended."""
-        execution = self.engine.execution(query, self._remove)
+        execution = self.engine.execution(query, self._remove, partitioned=partitioned)
         with self._lock:
             self._running[execution] = []
         return execution
@@ -89,7 +90,7 @@ class QueryRunner:
         self.require_open()
         planned = self.engine.plan(query)
         schema = planned.schema
-        execution = self.execution(planned)
+        execution = self.execution(planned, partitioned=partitioned)
         try:
             streams = self.engine.streams(planned, execution, partitioned=partitioned)
         except BaseException:
@@ -130,7 +131,7 @@ class QueryRunner:
         return {execution: list(pumps) for execution, pumps in running.items()}
 
     def _pump(self, streams: list[Any], schema: pa.Schema, execution: Execution, read_ahead: ReadAhead) -> ResultPump:
-        channel = Channel("the result", read_ahead.batches, read_ahead.bytes)
+        channel = Channel("the result", read_ahead.batches, read_ahead.bytes, sizer(schema))
         pump = ResultPump(
             streams,
             schema,

@@ -31,8 +31,8 @@ class _Workers:
         self.were_held = False
         self._count: int | None = None
         self._pid: int | None = None
-        # Finalizers call this at interpreter exit, when the os module may be gone.
-        self._getpid = os.getpid
+        self.forked = False
+        """Whether this process was forked after the engine was started."""
 
     def start(self, run_query: Callable[[], object]) -> None:
         """Start the engine's runtime, once per process, and determine how many workers it has.
@@ -56,6 +56,8 @@ class _Workers:
                 run_query()
             self._count = size if before == 0 or _have_started(size, before) else os.cpu_count() or 1
             self._pid = os.getpid()
+            # Every call checks for a fork, and os.getpid() would take longer than the rest of a small write.
+            os.register_at_fork(after_in_child=self._set_forked)
 
     def acquire(self, scans: int) -> None:
         """Reserve workers for the scans of a query.
@@ -75,6 +77,15 @@ class _Workers:
                 )
             self._held += scans
             self.were_held = True
+
+    def spare(self, scans: int) -> int:
+        """Return how many workers each of a query's scans may have, at least 1.
+
+        More than one makes a query faster. Only half of the pool is given away like this, so that many queries can
+        still run at the same time.
+        """
+        with self._idle:
+            return max(1, ((self._count or 1) // 2 - self._held) // max(1, scans))
 
     def release(self, scans: int) -> None:
         """Release reserved workers."""
@@ -98,17 +109,15 @@ class _Workers:
         Raises:
             ForkedError: The engine was started before this process was forked.
         """
-        if self._pid is not None and self._pid != os.getpid():
+        if self.forked:
             raise ForkedError(
                 f"headrace was used in process {self._pid} and cannot be used in its fork {os.getpid()}: "
                 "the engine's threads do not exist here.",
                 hint='start processes with multiprocessing.get_context("spawn").',
             )
 
-    @property
-    def forked(self) -> bool:
-        """Whether this process was forked after the engine was started."""
-        return self._pid is not None and self._pid != self._getpid()
+    def _set_forked(self) -> None:
+        self.forked = True
 
 
 workers = _Workers()

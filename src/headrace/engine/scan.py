@@ -15,6 +15,7 @@ from headrace.arrow.layout import has_fragile_columns, importable
 from headrace.channel.channel import Channel
 from headrace.engine.execution import Execution
 from headrace.engine.lifo_slot import free_lifo_slot
+from headrace.engine.shares import SharedScan
 from headrace.engine.tables import ScanRequest, ScanTable
 from headrace.errors import EngineError
 
@@ -28,6 +29,8 @@ TAKE_ROWS = 4 * GATHER_ROWS
 TAKE_BYTES = 4 * GATHER_BYTES
 # Large batches are sliced: the engine buffers a number of batches, whatever their size.
 SLICE_BYTES = 1024 * 1024
+# How long a scan that is not live waits for more batches, in seconds.
+_GATHER_SECONDS = 0.01
 # Seconds without a batch after which a worker frees its LIFO slot.
 _FREE_SLOT_AFTER = (0.01, 0.1, 1.0)
 
@@ -42,6 +45,7 @@ class ScanBatches:
     Args:
         table: The table to scan.
         execution: The execution that the scan belongs to.
+        shared: What it shares with the other scans of its partition.
         request: The columns and partition to read.
         projected: The schema of the batches.
         wanted: Whether the engine needs any rows; False for a filter that is never true.
@@ -52,13 +56,14 @@ class ScanBatches:
         self,
         table: ScanTable,
         execution: Execution,
+        shared: SharedScan,
         request: ScanRequest,
         projected: pa.Schema,
         *,
         wanted: bool,
         is_flat: bool,
     ) -> None:
-        self._scan = _PartitionScan(table, execution, request, projected, wanted=wanted, is_flat=is_flat)
+        self._scan = _PartitionScan(table, execution, shared, request, projected, wanted=wanted, is_flat=is_flat)
         execution.scan_opened(self)
         self._guard: _ReleaseOnDrop | None = _ReleaseOnDrop(self._scan)
         self._discard_guard()
@@ -101,6 +106,7 @@ class _PartitionScan:
         self,
         table: ScanTable,
         execution: Execution,
+        shared: SharedScan,
         request: ScanRequest,
         projected: pa.Schema,
         *,
@@ -110,6 +116,7 @@ class _PartitionScan:
         self._table = table
         self._is_flat = is_flat
         self._execution = execution
+        self._shared = shared
         self._wanted = wanted
         self._request = request
         self._projected = projected
@@ -173,23 +180,22 @@ class _PartitionScan:
             self.released = True
         self._ready.clear()
         self._taken.clear()
-        if self._channel is not None:
-            self._channel.cancel("the query needs no more of its rows")
+        self._shared.leave("the query needs no more of its rows")
         self._execution.scan_released()
 
     def _fill(self) -> None:
         """Prepare the next batches, waiting for them; prepares none at the end of the stream."""
         if self._channel is None:
-            self._channel = self._execution.open(self._table, self._request)
+            self._channel = self._shared.open(lambda: self._execution.open(self._table, self._request))
         while not self._ready:
             if not self._taken:
-                self._taken.extend(_take(self._channel))
+                self._taken.extend(_take(self._channel, self._shared.scans, is_live=self._execution.rules.is_live))
                 if not self._taken:
                     return
                 self._row_bytes = _row_bytes(self._taken)
             for batch in _gather(self._taken, self._row_bytes):
-                max_rows = max(1, min(self._execution.max_rows, int(SLICE_BYTES / self._row_bytes)))
-                parts = _slices(batch, max_rows, copy=self._execution.exact_sizes)
+                max_rows = max(1, min(self._execution.rules.max_rows, int(SLICE_BYTES / self._row_bytes)))
+                parts = _slices(batch, max_rows, copy=self._execution.rules.exact_sizes)
                 self._ready.extend(map(self._wrap, parts))
 
     def _wrap(self, batch: pa.RecordBatch) -> pa.RecordBatch:
@@ -217,12 +223,19 @@ class _PartitionScan:
         return pa.RecordBatch.from_arrays(columns, schema=self._table.schema)
 
 
-def _take(channel: Channel) -> list[pa.RecordBatch]:
+def _take(channel: Channel, scans: int, *, is_live: bool) -> list[pa.RecordBatch]:
+    """Take what is queued, or this scan's share of it; wait for the first batch.
+
+    An operator that needs many rows anyway gets more of them at once: each take wakes the writers.
+    """
     for seconds in _FREE_SLOT_AFTER:
         if channel.wait(seconds):
             break
         free_lifo_slot()
-    return channel.take(TAKE_ROWS, TAKE_BYTES)
+    rows, size = TAKE_ROWS // scans, TAKE_BYTES // scans
+    if not is_live:
+        channel.gather(rows, size, _GATHER_SECONDS)
+    return channel.take(rows, size)
 
 
 def _row_bytes(batches: Iterable[pa.RecordBatch]) -> float:

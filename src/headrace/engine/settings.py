@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,8 +26,16 @@ class Settings:
     batch_size: int | None = None
     memory_limit: int | None = None
     spill: bool | Path = True
-    low_latency: bool = False
+    ordered: bool = True
     config: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def partitions(self) -> int:
+        """The number of partitions that the engine plans for, by default one per core."""
+        configured = self.config.get("datafusion.execution.target_partitions")
+        if configured is not None and configured.isdigit() and int(configured):
+            return int(configured)
+        return self.target_partitions or os.cpu_count() or 1
 
     @property
     def default_place(self) -> tuple[str, str]:
@@ -41,6 +50,7 @@ def parse_settings(
     batch_size: int | None,
     memory_limit: int | str | None,
     spill: bool | str | Path,
+    ordered: bool,
     low_latency: bool,
     config: Mapping[str, object] | None,
 ) -> Settings:
@@ -51,8 +61,9 @@ def parse_settings(
     """
     if config is not None and not isinstance(config, Mapping):
         raise ConfigurationError(f"config must be a mapping of engine settings, not {config!r}.")
-    if not isinstance(low_latency, bool):
-        raise ConfigurationError(f"low_latency must be True or False, not {low_latency!r}.")
+    for name, value in (("ordered", ordered), ("low_latency", low_latency)):
+        if not isinstance(value, bool):
+            raise ConfigurationError(f"{name} must be True or False, not {value!r}.")
     if not isinstance(spill, (bool, str, Path)) or spill == "":
         raise ConfigurationError(f"spill must be True, False or a folder, not {spill!r}.")
     if isinstance(spill, (str, Path)) and not Path(spill).is_dir():
@@ -65,7 +76,7 @@ def parse_settings(
         batch_size=_count(batch_size, "batch_size"),
         memory_limit=None if memory_limit is None else _bytes(memory_limit),
         spill=spill if isinstance(spill, bool) else Path(spill),
-        low_latency=low_latency,
+        ordered=ordered,
         config=engine,
     )
 

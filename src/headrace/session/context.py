@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
+from headrace.arrow.batches import sizer
 from headrace.arrow.protocols import ArrowExportable
 from headrace.arrow.schema import require_schema
 from headrace.channel.channel import Channel
@@ -40,8 +41,10 @@ class SessionContext:
         memory_limit: The maximum memory for sorts, joins and aggregates: a number of bytes, or text such as
             ``"512MB"`` or ``"2GiB"``. Operators that can spill to disk do so above it.
         spill: Where to spill: True for the system's temporary folder, a folder, or False to never spill.
-        low_latency: Emit each row as soon as it arrives, in queries that compute each row from one row (projections,
-            filters, UNION ALL, LIMIT). Without it, operators wait for up to ``batch_size`` rows.
+        ordered: Return the rows of a Python table in the order in which they were written or read, in queries that
+            compute each row from one row (projections, filters, UNION ALL, LIMIT). False gives up the order, so that
+            such a query over one table uses all cores. Either way a row is returned as soon as it arrives.
+        low_latency: Accepted and without effect: such queries return each row as soon as it arrives by default.
         config: Settings of DataFusion by their full names, such as ``datafusion.optimizer.max_passes``.
 
     Raises:
@@ -61,6 +64,7 @@ class SessionContext:
         batch_size: int | None = None,
         memory_limit: int | str | None = None,
         spill: bool | str | Path = True,
+        ordered: bool = True,
         low_latency: bool = False,
         config: Mapping[str, object] | None = None,
     ) -> None:
@@ -70,6 +74,7 @@ class SessionContext:
             batch_size=batch_size,
             memory_limit=memory_limit,
             spill=spill,
+            ordered=ordered,
             low_latency=low_latency,
             config=config,
         )
@@ -159,7 +164,7 @@ class SessionContext:
         table_name = self._require_name(name)
         name = str(table_name)
         schema = require_schema(schema, f"The schema of streaming table {name!r}")
-        channel = Channel(f"streaming table {name!r}", capacity, max_bytes)
+        channel = Channel(f"streaming table {name!r}", capacity, max_bytes, sizer(schema))
         with self._lock:
             self._require_free(table_name)
             table = PushTable(name, schema, channel)

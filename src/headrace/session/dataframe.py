@@ -67,7 +67,8 @@ class DataFrame:
     def execute_stream_partitioned(self) -> list[RecordBatchReader]:
         """Execute the query and stream each partition of its result separately.
 
-        The readers can be read at the same time, by different threads.
+        The readers can be read at the same time, by different threads. They share the rows of a Python table: each
+        returns its rows in the order in which they were written or read, and no order holds between readers.
 
         Returns:
             One reader per partition.

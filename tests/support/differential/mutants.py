@@ -107,7 +107,7 @@ SLANTS: dict[str, Slant] = {
         themes={"functions": 1},
         families={"dictionary": 1},
         ways=("push",),
-        settings={"low_latency": True, "pause": 0.02, "batch_size": None},
+        settings={"pause": 0.02, "batch_size": None},
     ),
     "run ends that stand in for others": Slant(
         themes={"select": 1}, families={"run_end": 1, "int": 1}, ways=("hinted",)

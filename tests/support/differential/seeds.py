@@ -70,7 +70,7 @@ def tables_and_settings(seed: int, slant: Slant) -> tuple[list[Table], Settings,
         target_partitions=rng.randint(1, 4),
         # Not 70,000 rows two by two.
         batch_size=rng.choice([None, None, 1000] if any(t.rows > 1000 for t in tables) else [None, None, 2, 100]),
-        low_latency=rng.random() < 0.5,
+        ordered=rng.random() < 0.5,
         memory_limit=rng.choice([None, None, "200MB"]),
         pause=0.02 if rng.random() < 0.1 else 0.0,
     )

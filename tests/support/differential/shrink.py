@@ -114,6 +114,6 @@ def _cuts(rows: int) -> Iterator[tuple[int, int]]:
 
 def _simpler(settings: Settings) -> Iterator[Settings]:
     plain = Settings()
-    for name in ("pause", "memory_limit", "batch_size", "low_latency", "target_partitions"):
+    for name in ("pause", "memory_limit", "batch_size", "ordered", "target_partitions"):
         if getattr(settings, name) != getattr(plain, name):
             yield replace(settings, **{name: getattr(plain, name)})

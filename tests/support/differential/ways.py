@@ -24,7 +24,7 @@ class Settings:
 
     target_partitions: int = 1
     batch_size: int | None = None
-    low_latency: bool = False
+    ordered: bool = True
     memory_limit: str | None = None
     # How long a producer waits before each batch, so that batches come alone.
     pause: float = 0.0
@@ -33,7 +33,7 @@ class Settings:
         return SessionContext(
             target_partitions=self.target_partitions,
             batch_size=self.batch_size,
-            low_latency=self.low_latency,
+            ordered=self.ordered,
             memory_limit=self.memory_limit,
         )
 
