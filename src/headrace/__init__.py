@@ -40,7 +40,7 @@ from headrace.errors import (
 )
 
 if TYPE_CHECKING:
-    from headrace.channel.channel import SinkStatistics
+    from headrace.channel.statistics import SinkStatistics
     from headrace.engine.runner import SessionStatistics
     from headrace.engine.tables import ScanRequest
     from headrace.session.context import SessionContext
@@ -105,7 +105,7 @@ _HOMES = {
     "SessionContext": "session.context",
     "SessionStatistics": "engine.runner",
     "SimpleTableProvider": "session.provider",
-    "SinkStatistics": "channel.channel",
+    "SinkStatistics": "channel.statistics",
     "TableProvider": "session.provider",
     "TableSink": "session.sink",
 }

@@ -209,9 +209,8 @@ def test_a_timeout_longer_than_the_platform_can_wait_waits_like_no_timeout(
     assert reading.result() == list(range(1 + parts))
 
 
-# Batches outside of the channel: about a MiB in the scan, one waiting for the reader, one taken by
-# it, and one in each thread between.
-IN_FLIGHT_BYTES = 4 * 1024 * 1024
+# Batches outside of the channel: up to 4 MiB in the scan, 2 MiB waiting for the reader, and as many taken by it.
+IN_FLIGHT_BYTES = 8 * 1024 * 1024
 
 
 @pytest.mark.parametrize("target_partitions", [1, 8])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace import StorageError
-from headrace.channel.channel import SinkStatistics
+from headrace.channel.statistics import SinkStatistics
 from headrace.pipeline.failures import explain
 from headrace.pipeline.progress import Totals
 from headrace.ui import RunStatus, serve

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from headrace.channel.channel import SinkStatistics
+from headrace.channel.statistics import SinkStatistics
 from headrace.pipeline.progress import Totals
 from headrace.ui import RunStatus
 from headrace.ui.status import LAST_EPOCHS

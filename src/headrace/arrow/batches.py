@@ -11,46 +11,6 @@ from headrace._checks import kind_of
 from headrace.arrow.schema import require_same_fields
 from headrace.errors import InvalidArgumentError, SchemaMismatchError
 
-# Computing nbytes costs more than queueing a batch; below this size the sum of the buffer sizes is close enough.
-_EXACT_SIZE_FROM = 64 * 1024
-
-Sizer = Callable[[pa.RecordBatch], int]
-
-
-def batch_size_in_bytes(batch: pa.RecordBatch) -> int:
-    """Return the size of a batch in bytes; a slice of a large batch counts only the sliced rows."""
-    size: int = batch.get_total_buffer_size()
-    return size if size < _EXACT_SIZE_FROM else int(batch.nbytes)
-
-
-def sizer(schema: pa.Schema) -> Sizer:
-    """Return a function that does what ``batch_size_in_bytes`` does, faster if all rows have the same width."""
-    widths = [_width(field.type) for field in schema]
-    if None in widths:
-        return batch_size_in_bytes
-    row = sum(filter(None, widths))
-
-    def size(batch: pa.RecordBatch) -> int:
-        return min(int(batch.get_total_buffer_size()), int(batch.num_rows * row))
-
-    return size
-
-
-def _width(kind: pa.DataType) -> float | None:
-    """Return the bytes per value, with its bit of validity; None for types whose values differ in size."""
-    if pa.types.is_struct(kind):
-        widths = [_width(kind.field(i).type) for i in range(kind.num_fields)]
-        return None if None in widths else sum(filter(None, widths)) + 0.125
-    if pa.types.is_fixed_size_list(kind):
-        width = _width(kind.value_type)
-        return None if width is None else width * kind.list_size + 0.125
-    if pa.types.is_dictionary(kind) or kind.num_fields:
-        return None
-    try:
-        return float(kind.bit_width) / 8 + 0.125
-    except ValueError:
-        return None
-
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema, what: str) -> pa.RecordBatch:
     """Return ``batch`` with exactly ``schema``, metadata included, without copying.

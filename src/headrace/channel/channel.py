@@ -1,4 +1,4 @@
-"""A bounded channel of record batches between any number of writers and one reader.
+"""A bounded channel of record batches between any number of writers and readers.
 
 A channel is open until the first of these calls ends it. Later calls change nothing:
 
@@ -14,20 +14,22 @@ import asyncio
 import contextlib
 import threading
 import time
-from dataclasses import dataclass
 from enum import Enum
 
 import pyarrow as pa
 
 from headrace._counts import counted
-from headrace.arrow.batches import Sizer, batch_size_in_bytes
+from headrace.arrow.sizes import BatchSizes
 from headrace.channel.queue import BatchQueue
+from headrace.channel.statistics import SinkStatistics
 from headrace.channel.waiters import AsyncWaiter, wake_all
 from headrace.errors import ClosedError, ConsumerGoneError, HeadraceError, WriteTimeoutError
 
 # A finalizer or a signal handler may end the channel on the waiting thread itself, between its check and its wait.
 # No notification follows then, so a waiter checks again after this many seconds.
 _LOOK_AGAIN = 0.5
+# More batches than any queue has.
+_NEVER = 2**63
 
 
 class ChannelState(Enum):
@@ -39,65 +41,22 @@ class ChannelState(Enum):
     CANCELLED = "cancelled"
 
 
-@dataclass(frozen=True, slots=True)
-class SinkStatistics:
-    """A snapshot of a sink's counters; ``TableSink.statistics`` returns one.
-
-    Attributes:
-        batches: Batches accepted since the start.
-        rows: Rows in the accepted batches.
-        bytes: Bytes in the accepted batches.
-        queued: Batches accepted and not yet taken by the reader.
-        queued_rows: Rows in the queued batches.
-        queued_bytes: Bytes in the queued batches.
-        capacity: The maximum number of queued batches.
-        max_bytes: The maximum number of queued bytes, or None for no limit.
-        seconds_blocked: Seconds that writers have waited for room, summed over all writers.
-        waiting_readers: Readers, threads and coroutines, that now wait for a batch or the end.
-        waiting_writers: Writers, threads and coroutines, that now wait for room.
-        state: ``open``, ``closed``, ``failed`` or ``cancelled``.
-
-    Example:
-        >>> with ctx.register_streaming_table("events", pa.schema([("id", pa.int64())])) as sink:
-        ...     sink.write(pa.record_batch({"id": [1, 2]}))
-        >>> statistics = sink.statistics()
-        >>> statistics.rows, statistics.queued, statistics.state
-        (2, 1, 'closed')
-    """
-
-    batches: int
-    rows: int
-    bytes: int
-    queued: int
-    queued_rows: int
-    queued_bytes: int
-    capacity: int
-    max_bytes: int | None
-    seconds_blocked: float
-    waiting_readers: int
-    waiting_writers: int
-    state: str
-
-
 class Channel:
     """A queue of record batches, bounded in batches and optionally in bytes.
 
-    Any number of threads and event loops write; one reader takes. A batch larger than ``max_bytes`` is
-    accepted when the queue is empty, since it would never fit otherwise.
+    Any number of threads and event loops write. Each batch is taken by one reader; with one reader they keep their
+    order. A batch larger than ``max_bytes`` is accepted when the queue is empty, since it would never fit otherwise.
 
     Args:
         name: The name of the channel in error messages.
         capacity: The maximum number of queued batches.
         max_bytes: The maximum number of queued bytes, or None for no limit.
-        size_of: Returns the size of a batch in bytes.
+        sizes: The sizes of the batches, by default measured for each.
     """
 
-    def __init__(
-        self, name: str, capacity: int, max_bytes: int | None = None, size_of: Sizer = batch_size_in_bytes
-    ) -> None:
+    def __init__(self, name: str, capacity: int, max_bytes: int | None = None, sizes: BatchSizes | None = None) -> None:
         self.name = name
-        self._size_of = size_of
-        self._queue = BatchQueue(capacity, max_bytes)
+        self._queue = BatchQueue(capacity, max_bytes, sizes or BatchSizes())
         # Reentrant, like every lock that a finalizer may take: garbage collection may start while it is held.
         self._lock = threading.RLock()
         self._readable = threading.Condition(self._lock)
@@ -108,7 +67,9 @@ class Channel:
         self._async_writers: list[AsyncWaiter] = []
         self._waiting_readers = 0
         self._gathering = 0
-        self._gather_up_to = 0, 0
+        # How many batches are queued when a write wakes a reader: most writes wake none.
+        self._wake_at = _NEVER
+        self._gather_up_to = _NEVER
         self._waiting_writers = 0
         self._waiting_for_end = 0
         self._seconds_blocked = 0.0
@@ -128,13 +89,12 @@ class Channel:
             ClosedError: The channel was closed or failed, before or during the wait.
             ConsumerGoneError: The reader has gone away, before or during the wait.
         """
-        size = self._size_of(batch)
         with self._lock:
             if self._state is not ChannelState.OPEN:
                 raise self._refusal()
-            if not self._queue.has_room(size):
-                self._wait_for_room(size, timeout)
-            self._put(batch, size)
+            queued = self._queue.offer(batch) or self._wait_for_room(batch, timeout)
+            if queued >= self._wake_at:
+                self._wake_reader()
 
     def try_write(self, batch: pa.RecordBatch) -> bool:
         """Queue a batch if there is room now; return False if there is none.
@@ -143,28 +103,26 @@ class Channel:
             ClosedError: The channel was closed or failed.
             ConsumerGoneError: The reader has gone away.
         """
-        size = self._size_of(batch)
         with self._lock:
             if self._state is not ChannelState.OPEN:
                 raise self._refusal()
-            if not self._queue.has_room(size):
-                self._gathered.notify_all()
-                return False
-            self._put(batch, size)
-            return True
+            queued = self._queue.offer(batch)
+            if not queued or queued >= self._wake_at:
+                self._wake_reader()
+            return queued > 0
 
     async def write_async(self, batch: pa.RecordBatch) -> None:
         """Queue a batch; wait for room without blocking the event loop. Raises as ``write`` does."""
-        size = self._size_of(batch)
         while True:
             with self._lock:
                 if self._state is not ChannelState.OPEN:
                     raise self._refusal()
-                if self._queue.has_room(size):
-                    self._put(batch, size)
+                queued = self._queue.offer(batch)
+                if not queued or queued >= self._wake_at:
+                    self._wake_reader()
+                if queued:
                     return
                 waiter = AsyncWaiter(self._async_writers)
-                self._gathered.notify_all()
                 started = self._block()
             try:
                 await waiter.future
@@ -224,23 +182,24 @@ class Channel:
             return True
 
     def gather(self, max_rows: int, max_bytes: int, seconds: float) -> None:
-        """Wait for more batches to take, if any is queued.
+        """Wait until half of the capacity is queued, or about what a take of ``max_rows`` and ``max_bytes`` would take.
 
-        Waits until half of the capacity is queued, or a take of ``max_rows`` and ``max_bytes`` would not take more,
-        or a writer waits, the stream has ended, or ``seconds`` have passed.
+        Waits no longer once a writer waits, the stream has ended, or ``seconds`` have passed.
         """
         deadline = time.monotonic() + seconds
         with self._lock:
-            self._gather_up_to = max_rows, max_bytes
+            self._gather_up_to = self._queue.enough(max_rows, max_bytes)
             self._gathering += 1
             try:
-                while self._queue and not self._is_gathered():
+                while not self._is_gathered():
                     left = deadline - time.monotonic()
                     if left <= 0:
                         return
+                    self._set_wake_at()
                     self._wait(self._gathered, left)
             finally:
                 self._gathering -= 1
+                self._set_wake_at()
 
     async def take_async(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
         """Do what ``take`` does, without blocking the event loop."""
@@ -249,6 +208,7 @@ class Channel:
                 if not self._must_wait():
                     return self._take_queued(max_rows, max_bytes)
                 waiter = AsyncWaiter(self._async_readers)
+                self._set_wake_at()
             try:
                 await waiter.future
             except asyncio.CancelledError:
@@ -343,32 +303,49 @@ class Channel:
             raise
 
     def _is_gathered(self) -> bool:
-        queue = self._queue
-        max_rows, max_bytes = self._gather_up_to
         return (
-            2 * len(queue) >= queue.capacity
-            or queue.rows >= max_rows
-            or queue.bytes >= max_bytes
+            len(self._queue) >= self._gather_up_to
             or self._waiting_writers > 0
             or bool(self._async_writers)
             or self._state is not ChannelState.OPEN
         )
+
+    def _set_wake_at(self) -> None:
+        if self._gathering:
+            self._wake_at = self._gather_up_to
+        else:
+            self._wake_at = 1 if self._waiting_readers or self._async_readers else _NEVER
+
+    def _wake_reader(self) -> None:
+        """Wake the reader that gathers, or one that waits; a reader that goes on to wait sets when to wake it."""
+        self._wake_at = _NEVER
+        if self._gathering:
+            self._gathered.notify_all()
+        else:
+            self._readable.notify()
+            wake_all(self._async_readers)
 
     def _must_wait(self) -> bool:
         return not self._queue and self._state is ChannelState.OPEN
 
     def _wait_for_batch(self, seconds: float) -> None:
         self._waiting_readers += 1
+        self._set_wake_at()
         try:
             self._wait(self._readable, seconds)
         finally:
             self._waiting_readers -= 1
+            self._set_wake_at()
 
-    def _wait_for_room(self, size: int, timeout: float | None) -> None:
+    def _wait_for_room(self, batch: pa.RecordBatch, timeout: float | None) -> int:
+        """Queue a batch as soon as there is room, and return how many are queued."""
         started = self._block()
         deadline = None if timeout is None else started + timeout
         try:
-            while self._state is ChannelState.OPEN and not self._queue.has_room(size):
+            while self._state is ChannelState.OPEN:
+                queued = self._queue.offer(batch)
+                if queued:
+                    return queued
                 left = None if deadline is None else deadline - time.monotonic()
                 if left is not None and left <= 0:
                     raise WriteTimeoutError(
@@ -377,13 +354,12 @@ class Channel:
                         hint="is a query reading it? Write again, or give it a larger capacity.",
                     )
                 self._waiting_writers += 1
-                self._gathered.notify_all()
+                self._wake_reader()
                 try:
                     self._wait(self._writable, _LOOK_AGAIN if left is None else min(left, _LOOK_AGAIN))
                 finally:
                     self._waiting_writers -= 1
-            if self._state is not ChannelState.OPEN:
-                raise self._refusal()
+            raise self._refusal()
         except BaseException:
             # This writer may have received the notification for free room: pass it to the next one.
             self._pass_on_room()
@@ -400,23 +376,13 @@ class Channel:
         self._blocked_since.remove(since)
         self._seconds_blocked += time.monotonic() - since
 
-    def _put(self, batch: pa.RecordBatch, size: int) -> None:
-        self._queue.put(batch, size)
-        if self._gathering:
-            if self._is_gathered():
-                self._gathered.notify_all()
-        elif self._waiting_readers:
-            self._readable.notify()
-        if self._async_readers:
-            wake_all(self._async_readers)
-
     def _take_queued(self, max_rows: int, max_bytes: int) -> list[pa.RecordBatch]:
         self.require_reader()
         if not self._queue and self._failure is not None:
             raise self._failure
         taken = self._queue.take(max_rows, max_bytes)
         if self._queue and self._waiting_readers:
-            # The writers notified only the reader that took these, while it was gathering.
+            # The writers woke only the reader that took these.
             self._readable.notify()
         # With a byte limit, the batch of a notified writer may still not fit, so notify all writers.
         if self._waiting_writers:

@@ -20,6 +20,7 @@ import datafusion
 import pyarrow as pa
 from datafusion import RuntimeEnvBuilder, SessionConfig, SQLOptions
 
+from headrace.engine.batch_rows import ENGINE_BATCH_ROWS, rows_that_fit
 from headrace.engine.dataset import CATALOG, ROW, SCHEMA, TableDataset
 from headrace.engine.errors import message_of, translate, unwrapped
 from headrace.engine.execution import Execution, Hint, ScanRules, planning
@@ -34,7 +35,15 @@ from headrace.engine.plan_facts import (
     is_correlated,
     scans,
 )
-from headrace.engine.planner import PlannedQuery, Query, can_be_planned, creating_context, live_plan, plan_query
+from headrace.engine.planner import (
+    PlannedQuery,
+    Query,
+    can_be_planned,
+    creating_context,
+    live_plan,
+    plan_query,
+    with_batch_rows,
+)
 from headrace.engine.runtime import workers
 from headrace.engine.scan import GATHER_ROWS
 from headrace.engine.settings import Settings
@@ -45,8 +54,6 @@ from headrace.errors import ConfigurationError, PlanError, StorageError
 # Registers a table that DataFusion implements, under a quoted name.
 Register = Callable[[datafusion.SessionContext, str], None]
 
-# DataFusion's own default.
-_ENGINE_BATCH_ROWS = 8192
 _CREATES = re.compile(r"\bcreate\b", re.IGNORECASE)
 
 
@@ -69,7 +76,7 @@ class Engine:
         self._numbers = count(2)
         # With more partitions the engine buffers more batches between operators, so make them smaller.
         self._partitions = settings.partitions
-        self._slice_rows = max(_ENGINE_BATCH_ROWS, min(GATHER_ROWS, 4 * GATHER_ROWS // self._partitions))
+        self._slice_rows = max(ENGINE_BATCH_ROWS, min(GATHER_ROWS, 4 * GATHER_ROWS // self._partitions))
         self._paths: dict[TableName, Path] = {}
 
     # -- tables -------------------------------------------------------------------------------------
@@ -188,7 +195,9 @@ class Engine:
         """
         with translating(planning=True):
             self._require_paths(query.frame.logical_plan())
-            return plan_query(self._context, query)
+            planned = plan_query(self._context, query)
+            rows = self._batch_rows(planned)
+            return planned if rows is None else with_batch_rows(planned, rows)
 
     def explain(self, query: Query) -> str:
         """Return the optimised and the physical plan as text; claims and executes nothing."""
@@ -235,11 +244,16 @@ class Engine:
         """Return how the engine reads the tables of a query; None is a statement that creates a table."""
         limited = self._settings.memory_limit is not None
         return ScanRules(
-            max_rows=self._settings.batch_size or (_ENGINE_BATCH_ROWS if limited else self._slice_rows),
+            max_rows=self._settings.batch_size or (ENGINE_BATCH_ROWS if limited else self._slice_rows),
             exact_sizes=limited,
             shares=1 if query is None else self._shares(query, partitioned=partitioned),
             is_live=query is not None and query.is_row_wise,
         )
+
+    def _batch_rows(self, query: PlannedQuery) -> int | None:
+        if query.bridged or not self._settings.has_free_batch_rows:
+            return None
+        return rows_that_fit(query.optimised, query.schema, lambda name: self._context.table(name.sql).schema())
 
     def _shares(self, query: PlannedQuery, *, partitioned: bool) -> int:
         """Return among how many scans the batches of each table may be shared, which gives up their order."""

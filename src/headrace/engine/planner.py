@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import datafusion
@@ -97,6 +97,12 @@ def plan_query(context: datafusion.SessionContext, query: Query) -> PlannedQuery
         context.remove_optimizer_rule(_FILTER_PUSHDOWN)
         planned = _planned(context, logical, bridged)
     return planned
+
+
+def with_batch_rows(query: PlannedQuery, rows: int) -> PlannedQuery:
+    """Return the query in a context in which the engine's batches have up to this many rows."""
+    context = _fork(query.context, {"datafusion.execution.batch_size": rows})
+    return replace(query, context=context, frame=context.create_dataframe_from_logical_plan(query.frame.logical_plan()))
 
 
 def can_be_planned(context: datafusion.SessionContext, query: Query) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable
@@ -15,6 +16,10 @@ from headrace.errors import CancelledError, ClosedError, HeadraceError
 
 # No limit: the channel bounds its queue, and the reader takes all of it.
 _ALL = 2**63
+# Each wake-up of a reader takes longer than computing a small batch. If the last batches came less than FAST seconds
+# ago, the next ones will come soon: wait that long for several.
+_FAST = 0.001
+_GATHER_SECONDS = 0.0005
 
 
 class ResultStream:
@@ -36,6 +41,7 @@ class ResultStream:
         self._on_end: Callable[[str], None] | None = on_end
         self._taken: deque[pa.RecordBatch] = deque()
         self._lock = threading.RLock()
+        self._arrived_at = 0.0
         self._ended = False
         self._error: BaseException | None = None
         self._holder: weakref.WeakMethod[Callable[[HeadraceError], None]] | None = None
@@ -54,6 +60,8 @@ class ResultStream:
         try:
             if self._ready():
                 return self._take()
+            if time.monotonic() - self._arrived_at < _FAST:
+                self._channel.gather(_ALL, _ALL, _GATHER_SECONDS)
             batches = self._channel.take(_ALL, _ALL)
         except BaseException as error:  # noqa: BLE001 - raised again
             raise self._failed(error) from error.__cause__
@@ -131,6 +139,7 @@ class ResultStream:
 
     def _arrived(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
         if batches:
+            self._arrived_at = time.monotonic()
             self._taken.extend(batches)
             return self._taken.popleft()
         with self._lock:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from headrace.arrow.batches import sizer
+from headrace.arrow.sizes import BatchSizes
 from headrace.channel.channel import Channel
 from headrace.engine.errors import translate
 from headrace.engine.execution import Execution
@@ -32,7 +32,7 @@ class ReadAhead:
 
 
 # execute_stream() buffers a few small batches or one large one; collect() buffers the whole result.
-STREAMED = ReadAhead(batches=4, bytes=1024 * 1024)
+STREAMED = ReadAhead(batches=16, bytes=2 * 1024 * 1024)
 COLLECTED = ReadAhead(batches=2**63, bytes=None)
 
 
@@ -131,7 +131,7 @@ class QueryRunner:
         return {execution: list(pumps) for execution, pumps in running.items()}
 
     def _pump(self, streams: list[Any], schema: pa.Schema, execution: Execution, read_ahead: ReadAhead) -> ResultPump:
-        channel = Channel("the result", read_ahead.batches, read_ahead.bytes, sizer(schema))
+        channel = Channel("the result", read_ahead.batches, read_ahead.bytes, BatchSizes(schema))
         pump = ResultPump(
             streams,
             schema,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 import pyarrow.dataset
 
-from headrace.arrow.batches import batch_size_in_bytes
 from headrace.arrow.fill import filler
 from headrace.arrow.layout import has_fragile_columns, importable
+from headrace.arrow.sizes import batch_size_in_bytes
 from headrace.channel.channel import Channel
 from headrace.engine.execution import Execution
 from headrace.engine.lifo_slot import free_lifo_slot
@@ -122,7 +122,7 @@ class _PartitionScan:
         self._projected = projected
         self._fillers: dict[str, pa.Array] = {}
         self._channel: Channel | None = None
-        self._taken: deque[pa.RecordBatch] = deque()
+        self._groups: Iterator[list[pa.RecordBatch]] = iter(())
         self._row_bytes = 1.0
         self._is_fragile = has_fragile_columns(table.schema)
         self._ready: deque[pa.RecordBatch] = deque()
@@ -179,7 +179,7 @@ class _PartitionScan:
                 return
             self.released = True
         self._ready.clear()
-        self._taken.clear()
+        self._groups = iter(())
         self._shared.leave("the query needs no more of its rows")
         self._execution.scan_released()
 
@@ -188,13 +188,16 @@ class _PartitionScan:
         if self._channel is None:
             self._channel = self._shared.open(lambda: self._execution.open(self._table, self._request))
         while not self._ready:
-            if not self._taken:
-                self._taken.extend(_take(self._channel, self._shared.scans, is_live=self._execution.rules.is_live))
-                if not self._taken:
+            group = next(self._groups, None)
+            if group is None:
+                taken = _take(self._channel, self._shared.scans, is_live=self._execution.rules.is_live)
+                if not taken:
                     return
-                self._row_bytes = _row_bytes(self._taken)
-            for batch in _gather(self._taken, self._row_bytes):
-                max_rows = max(1, min(self._execution.rules.max_rows, int(SLICE_BYTES / self._row_bytes)))
+                self._row_bytes = _row_bytes(taken)
+                self._groups = _groups(taken, self._row_bytes)
+                continue
+            max_rows = max(1, min(self._execution.rules.max_rows, int(SLICE_BYTES / self._row_bytes)))
+            for batch in _concatenated(group):
                 parts = _slices(batch, max_rows, copy=self._execution.rules.exact_sizes)
                 self._ready.extend(map(self._wrap, parts))
 
@@ -246,21 +249,24 @@ def _row_bytes(batches: Iterable[pa.RecordBatch]) -> float:
     return 1.0
 
 
-def _gather(batches: deque[pa.RecordBatch], row_bytes: float) -> Iterable[pa.RecordBatch]:
-    """Take one large batch, or concatenate the small ones at the front."""
+def _groups(batches: Iterable[pa.RecordBatch], row_bytes: float) -> Iterator[list[pa.RecordBatch]]:
+    """Yield each large batch by itself, and the small ones between them in groups to concatenate."""
     small_rows = SMALL_BYTES / row_bytes
     most_rows = min(GATHER_ROWS, GATHER_BYTES / row_bytes)
-    gathered: list[pa.RecordBatch] = []
+    group: list[pa.RecordBatch] = []
     rows = 0
-    while batches:
-        batch_rows = batches[0].num_rows
+    for batch in batches:
+        batch_rows = batch.num_rows
         rows += batch_rows
-        if gathered and (batch_rows >= small_rows or rows > most_rows):
-            break
-        gathered.append(batches.popleft())
+        if group and (batch_rows >= small_rows or rows > most_rows):
+            yield group
+            group, rows = [], batch_rows
+        group.append(batch)
         if batch_rows >= small_rows:
-            break
-    return gathered if len(gathered) < 2 else _concatenate(gathered)
+            yield group
+            group, rows = [], 0
+    if group:
+        yield group
 
 
 def _slices(batch: pa.RecordBatch, max_rows: int, *, copy: bool) -> Iterable[pa.RecordBatch]:
@@ -271,7 +277,9 @@ def _slices(batch: pa.RecordBatch, max_rows: int, *, copy: bool) -> Iterable[pa.
     return (pa.concat_batches([part, part.slice(0, 0)]) for part in parts) if copy else parts
 
 
-def _concatenate(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def _concatenated(batches: list[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    if len(batches) == 1:
+        return batches
     try:
         return [pa.concat_batches(batches)]
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):

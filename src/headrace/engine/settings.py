@@ -38,6 +38,12 @@ class Settings:
         return self.target_partitions or os.cpu_count() or 1
 
     @property
+    def has_free_batch_rows(self) -> bool:
+        """Whether the session may choose how many rows the engine's batches have."""
+        is_set = self.batch_size is not None or "datafusion.execution.batch_size" in self.config
+        return not is_set and self.memory_limit is None
+
+    @property
     def default_place(self) -> tuple[str, str]:
         """The default catalog and schema."""
         catalog = self.config.get("datafusion.catalog.default_catalog", "datafusion")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from headrace._checks import require_count
-from headrace.arrow.batches import BatchStream, conform, open_stream, require_no_nulls, sizer
+from headrace.arrow.batches import BatchStream, conform, open_stream, require_no_nulls
 from headrace.arrow.schema import require_same_fields, required_columns, same_fields
+from headrace.arrow.sizes import BatchSizes
 from headrace.channel.channel import Channel, ChannelState
 from headrace.engine.threads import start_thread
 from headrace.errors import CancelledError, ClosedError, ConsumedError, InvalidArgumentError
@@ -113,7 +114,8 @@ class PullTable:
 
     def open(self, request: ScanRequest) -> Channel:
         """Start to read one partition; the batches have the table's columns or the request's."""
-        channel = Channel(f"the scan of table {self.name!r}", READ_AHEAD_BATCHES, READ_AHEAD_BYTES, sizer(self.schema))
+        name = f"the scan of table {self.name!r}"
+        channel = Channel(name, READ_AHEAD_BATCHES, READ_AHEAD_BYTES, BatchSizes(self.schema))
         pump = ScanPump(self, self._provider, request, channel)
         start_thread(pump.run, f"headrace-scan-{self.name}")
         return channel

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
 
-from headrace.arrow.batches import sizer
 from headrace.arrow.protocols import ArrowExportable
 from headrace.arrow.schema import require_schema
+from headrace.arrow.sizes import BatchSizes
 from headrace.channel.channel import Channel
 from headrace.engine.names import TableName, parse_table_name, quoted
 from headrace.engine.runner import QueryRunner, SessionStatistics
@@ -164,7 +164,7 @@ class SessionContext:
         table_name = self._require_name(name)
         name = str(table_name)
         schema = require_schema(schema, f"The schema of streaming table {name!r}")
-        channel = Channel(f"streaming table {name!r}", capacity, max_bytes, sizer(schema))
+        channel = Channel(f"streaming table {name!r}", capacity, max_bytes, BatchSizes(schema))
         with self._lock:
             self._require_free(table_name)
             table = PushTable(name, schema, channel)

@@ -10,12 +10,14 @@ from types import TracebackType
 from typing import Self
 
 import pyarrow as pa
+from pyarrow import RecordBatch
 
 from headrace._checks import require_seconds
 from headrace.arrow.batches import conform, open_stream, require_no_nulls
 from headrace.arrow.protocols import ArrowExportable
 from headrace.arrow.schema import require_same_fields, required_columns
-from headrace.channel.channel import Channel, ChannelState, SinkStatistics
+from headrace.channel.channel import Channel, ChannelState
+from headrace.channel.statistics import SinkStatistics
 from headrace.engine.runtime import workers
 from headrace.errors import ClosedError, InvalidArgumentError, WriteTimeoutError
 
@@ -40,6 +42,8 @@ class TableSink:
         self._name = name
         self._schema = schema
         self._channel = channel
+        # The method, and the class imported by name: a small write takes a microsecond, and each look-up a part of it.
+        self._write = channel.write
         self._required = required_columns(schema)
         self._what = f"A batch for streaming table {name!r}"
 
@@ -73,11 +77,14 @@ class TableSink:
             >>> sink.write(pa.table({"id": [1, 2]}), timeout=1)
             >>> sink.close()
         """
-        workers.require_same_process()
+        if workers.forked:
+            workers.require_same_process()
         if timeout is not None:
             timeout = require_seconds(timeout, "timeout")
-        if isinstance(batch, pa.RecordBatch):
-            self._channel.write(self._checked(batch), timeout)
+        if isinstance(batch, RecordBatch):
+            if self._required or not batch.schema.equals(self._schema, check_metadata=True):
+                batch = self._checked(batch)
+            self._write(batch, timeout)
             return
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._opened(batch) as parts:

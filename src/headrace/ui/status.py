@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.pipeline.listener import IDLE
 
 if TYPE_CHECKING:
-    from headrace.channel.channel import SinkStatistics
+    from headrace.channel.statistics import SinkStatistics
     from headrace.pipeline.failures import Failure
     from headrace.pipeline.progress import Progress, Totals
 
