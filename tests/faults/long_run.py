@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import json
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -75,7 +77,7 @@ class Counts:
     restarts: Counter[str] = field(default_factory=Counter)
     starts: int = 0
     exits: list[int] = field(default_factory=list)
-    memory: list[tuple[float, float, float]] = field(default_factory=list)
+    memory: list[tuple[int, float, float]] = field(default_factory=list)
 
 
 class Command:
@@ -119,7 +121,7 @@ class Command:
         self._note_end()
         return code
 
-    def sample(self, now: float) -> None:
+    def sample(self) -> None:
         """Note what the page says, and how much memory the driver and its JVM hold."""
         assert self._process is not None
         self._counts.health[_get("healthz").partition(":")[0].partition(",")[0].strip()] += 1
@@ -130,7 +132,9 @@ class Command:
                     counted[line.partition('kind="')[2].partition('"')[0]] = int(float(line.rpartition(" ")[2]))
         if any(found.values()):
             self._last = found
-        self._counts.memory.append((now, *_megabytes(self._process.pid)))
+        python, jvm = _megabytes(self._process.pid)
+        if python:
+            self._counts.memory.append((self._counts.starts, python, jvm))
 
     def _note_end(self) -> None:
         """Add what the process counted to the totals."""
@@ -259,7 +263,7 @@ def _feed(seconds: float, folder: Path, driver: Command, faults: Faults) -> int:
             new.rename(folder / "in" / f"{files}.json")
             files += 1
         if now - sampled >= SAMPLE_SECONDS:
-            driver.sample(now)
+            driver.sample()
             sampled = now
         time.sleep(0.1)
     faults.make(float("inf"))
@@ -271,13 +275,24 @@ def _await_rows(table: LanceTable, rows: int, driver: Command) -> None:
     before, changed = -1, time.monotonic()
     while time.monotonic() - changed < 120:
         driver.keep_running()
-        driver.sample(time.monotonic())
+        driver.sample()
         now = table.open().count_rows()
         if now >= rows:
             return
         if now != before:
             before, changed = now, time.monotonic()
         time.sleep(2)
+
+
+def _by_start(memory: list[tuple[int, float, float]]) -> list[list[tuple[int, float, float]]]:
+    """Group the samples by the process that they are of."""
+    return [[*samples] for _, samples in itertools.groupby(memory, key=lambda sample: sample[0])]
+
+
+def _tenths(values: list[float]) -> list[float]:
+    """Return the mean of each tenth of the values."""
+    edges = [len(values) * tenth // 10 for tenth in range(11)]
+    return [statistics.fmean(values[first:last]) for first, last in itertools.pairwise(edges) if last > first]
 
 
 def _report(
@@ -288,12 +303,10 @@ def _report(
     print(f"{output.count(' landed as version ')} epochs landed")
     print(f"failures {dict(counts.failures)}, restarts {dict(counts.restarts)}")
     print(f"the health check answered {dict(counts.health)}")
-    rows = [(python, jvm) for _, python, jvm in counts.memory if python]
-    third = max(1, len(rows) // 3)
-    for name, column in (("the driver's Python, with the page", 0), ("its JVM", 1)):
-        parts = [rows[third : 2 * third], rows[-third:]]
-        middle, last = (sum(row[column] for row in part) / max(1, len(part)) for part in parts)
-        print(f"memory of {name}: {middle:.0f} MB in the middle third, {last:.0f} MB in the last")
+    for start, samples in enumerate(_by_start(counts.memory), 1):
+        for name, column in (("the driver's Python, with the page", 1), ("its JVM", 2)):
+            curve = " ".join(f"{megabytes:.0f}" for megabytes in _tenths([sample[column] for sample in samples]))
+            print(f"memory of {name} after start {start}, in MB, by tenths of its life: {curve}")
     is_well = not lost and not doubled and code == 0 and counts.exits == [-signal.SIGKILL, 0]
     print("\n".join(line for line in output.splitlines() if " landed as version " not in line))
     return is_well

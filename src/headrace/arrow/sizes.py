@@ -34,7 +34,10 @@ class BatchSizes:
         """Return what ``batch_size_in_bytes`` returns, faster if all rows have the same width."""
         if self.row_bytes is None:
             return batch_size_in_bytes(batch)
-        return min(int(batch.get_total_buffer_size()), int(batch.num_rows * self._row_bytes_with_nulls))
+        # A slice shares the buffers of a larger batch.
+        size: int = batch.get_total_buffer_size()
+        most = batch.num_rows * self._row_bytes_with_nulls
+        return size if size <= most else int(most)
 
 
 def _bits(kind: pa.DataType) -> tuple[int, int] | None:

@@ -216,6 +216,12 @@ class Channel:
                     waiter.remove()
                 raise
 
+    def set_capacity(self, capacity: int) -> None:
+        """Change how many batches may be queued; those that are stay."""
+        with self._lock:
+            self._queue.capacity = capacity
+            self._pass_on_room()
+
     def wait_until_over(self) -> None:
         """Wait until the writing side has ended the stream; take nothing.
 
@@ -317,7 +323,7 @@ class Channel:
             self._wake_at = 1 if self._waiting_readers or self._async_readers else _NEVER
 
     def _wake_reader(self) -> None:
-        """Wake the reader that gathers, or one that waits; a reader that goes on to wait sets when to wake it."""
+        """Wake the reader that gathers, or one that waits; a reader that then waits again sets when to wake it."""
         self._wake_at = _NEVER
         if self._gathering:
             self._gathered.notify_all()

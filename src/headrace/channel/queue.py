@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections import deque
 
 import pyarrow as pa
@@ -29,9 +30,10 @@ class BatchQueue:
         "_batches",
         "_measured",
         "_measured_bytes",
+        "_most_bytes",
         "_removed_bytes",
         "_row_bytes",
-        "_sizes",
+        "_size_of",
         "capacity",
         "max_bytes",
         "removed_batches",
@@ -44,7 +46,8 @@ class BatchQueue:
         self.max_bytes = None if max_bytes is None else require_count(max_bytes, "max_bytes")
         self.rows = self.removed_batches = self.removed_rows = 0
         self._batches: deque[pa.RecordBatch] = deque()
-        self._sizes = sizes
+        self._size_of = sizes.of
+        self._most_bytes = sys.maxsize if max_bytes is None else max_bytes
         self._row_bytes = None if max_bytes is not None else sizes.row_bytes
         # The sizes of the queued batches, if they are measured.
         self._measured: deque[int] = deque()
@@ -61,8 +64,12 @@ class BatchQueue:
         batches = self._batches
         if len(batches) >= self.capacity:
             return 0
-        if self._row_bytes is None and not self._measure(batch):
-            return 0
+        if self._row_bytes is None:
+            size = self._size_of(batch)
+            if batches and self._measured_bytes + size > self._most_bytes:
+                return 0
+            self._measured.append(size)
+            self._measured_bytes += size
         batches.append(batch)
         self.rows += batch.num_rows
         return len(batches)
@@ -114,15 +121,6 @@ class BatchQueue:
     def removed_bytes(self) -> int:
         """Bytes in the removed batches."""
         return self._removed_bytes if self._row_bytes is None else int(self.removed_rows * self._row_bytes)
-
-    def _measure(self, batch: pa.RecordBatch) -> bool:
-        """Count the bytes of a batch; return False if it does not fit."""
-        size = self._sizes.of(batch)
-        if self.max_bytes is not None and self._batches and self._measured_bytes + size > self.max_bytes:
-            return False
-        self._measured.append(size)
-        self._measured_bytes += size
-        return True
 
     def _count_removed(self, batches: int, rows: int, size: int) -> None:
         self.removed_batches += batches

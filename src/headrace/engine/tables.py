@@ -13,6 +13,7 @@ from headrace.arrow.batches import BatchStream, conform, open_stream, require_no
 from headrace.arrow.schema import require_same_fields, required_columns, same_fields
 from headrace.arrow.sizes import BatchSizes
 from headrace.channel.channel import Channel, ChannelState
+from headrace.engine import read_ahead
 from headrace.engine.threads import start_thread
 from headrace.errors import CancelledError, ClosedError, ConsumedError, InvalidArgumentError
 
@@ -83,11 +84,6 @@ class ScanTable(Protocol):
         """Start to read one partition."""
 
 
-# Read-ahead of a provider: enough for provider and engine to overlap, and little memory.
-READ_AHEAD_BATCHES = 4
-READ_AHEAD_BYTES = 16 * 1024 * 1024
-
-
 class PullTable:
     """A registered provider.
 
@@ -115,7 +111,7 @@ class PullTable:
     def open(self, request: ScanRequest) -> Channel:
         """Start to read one partition; the batches have the table's columns or the request's."""
         name = f"the scan of table {self.name!r}"
-        channel = Channel(name, READ_AHEAD_BATCHES, READ_AHEAD_BYTES, BatchSizes(self.schema))
+        channel = Channel(name, read_ahead.BATCHES, read_ahead.BYTES, BatchSizes(self.schema))
         pump = ScanPump(self, self._provider, request, channel)
         start_thread(pump.run, f"headrace-scan-{self.name}")
         return channel
@@ -164,7 +160,7 @@ class ScanPump:
         schema = None if stream.schema is None else self._expected(stream.schema, reader)
         required: tuple[int, ...] = ()
         batch_name = f"A batch of table {self._table.name!r}"
-        for number, batch in enumerate(stream):
+        for number, batch in enumerate(read_ahead.paced(stream, self._channel)):
             if self._channel.state is not ChannelState.OPEN:
                 return
             if schema is None or number == 0:
