@@ -12,9 +12,9 @@ CAPACITY = 4
 BATCHES = 200
 ROWS = 131072
 
-# What the query may have in hand beside the queue: the batch it works on, the one that waits for the reader,
+# What the query may have in hand beside the queue: the batch it works on, those that wait for the reader,
 # and those on their way between the two.
-IN_HAND = 4
+IN_HAND = 7
 
 # What a provider may be ahead of its reader, in batches, on several partitions.
 READ_AHEAD = 20

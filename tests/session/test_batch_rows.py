@@ -48,6 +48,7 @@ def test_batches_of_narrow_rows_of_numbers_have_up_to_32k_rows(query: str) -> No
         "select cast(id as varchar) as id from numbers where id >= 0",
         "select a.id, b.v from numbers a join vectors b on a.id = b.id",
         "select id from numbers where id >= (select min(id) from words)",
+        "with recursive steps as (select 1 as n union all select n + 1 from steps where n < 5) select n from steps",
     ],
 )
 def test_batches_of_rows_that_are_or_may_be_wide_have_the_engines_number_of_rows(query: str) -> None:

@@ -24,24 +24,23 @@ _SERIES = frozenset({"generate_series()", "range()"})
 _SERIES_SCHEMA = pa.schema([pa.field("value", pa.int64())])
 
 
-def rows_that_fit(plan: Any, result: pa.Schema, schema_of: Callable[[TableName], pa.Schema]) -> int | None:
+def rows_that_fit(plan: Any, result: pa.Schema, schema_of: Callable[[TableName], pa.Schema | None]) -> int | None:
     """Return how many rows the batches of a query may have; None for the engine's default.
 
     Args:
         plan: The optimised logical plan.
         result: The schema of the result.
-        schema_of: Returns the schema of a table.
+        schema_of: Returns the schema of a table; None if there is none, as for the rows of a recursive query's last step.
     """
-    scans = list(_scans(plan))
-    if not scans or has_subquery(plan):
+    scans = [] if has_subquery(plan) else [_columns(scan, schema_of) for scan in _scans(plan)]
+    if not scans or None in scans:
         return None
     # A row of a join has at most the columns of all its tables.
-    read = [field for scan in scans for field in _columns(scan, schema_of)]
-    widths = [BatchSizes(pa.schema(fields)).row_bytes for fields in (read, list(result))]
-    known = [width for width in widths if width is not None]
-    if len(known) < len(widths):
+    read = [field for columns in scans for field in columns or ()]
+    width, result_width = (BatchSizes(pa.schema(fields)).row_bytes for fields in (read, list(result)))
+    if width is None or result_width is None:
         return None
-    rows = min(_MOST_ROWS, int(_BATCH_BYTES / max(1.0, *known)))
+    rows = min(_MOST_ROWS, int(_BATCH_BYTES / max(1.0, width, result_width)))
     return rows if rows > ENGINE_BATCH_ROWS else None
 
 
@@ -52,10 +51,10 @@ def _scans(plan: Any) -> Iterator[Any]:
         yield from _scans(child)
 
 
-def _columns(scan: Any, schema_of: Callable[[TableName], pa.Schema]) -> list[pa.Field]:
+def _columns(scan: Any, schema_of: Callable[[TableName], pa.Schema | None]) -> list[pa.Field] | None:
     catalog, schema, table = scan.fqn()
     names = [name for _, name in scan.projection()]
     if table in _SERIES:
         return [_SERIES_SCHEMA.field("value") for _ in names]
     columns = schema_of(TableName(tuple(part for part in (catalog, schema, table) if part)))
-    return [columns.field(name) for name in names]
+    return None if columns is None else [columns.field(name) for name in names]

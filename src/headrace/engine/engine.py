@@ -253,7 +253,11 @@ class Engine:
     def _batch_rows(self, query: PlannedQuery) -> int | None:
         if query.bridged or not self._settings.has_free_batch_rows:
             return None
-        return rows_that_fit(query.optimised, query.schema, lambda name: self._context.table(name.sql).schema())
+
+        def schema_of(name: TableName) -> pa.Schema | None:
+            return self._context.table(name.sql).schema() if self._context.table_exist(name.sql) else None
+
+        return rows_that_fit(query.optimised, query.schema, schema_of)
 
     def _shares(self, query: PlannedQuery, *, partitioned: bool) -> int:
         """Return among how many scans the batches of each table may be shared, which gives up their order."""
