@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from headrace import SessionContext, SimpleTableProvider
+from headrace import SessionContext, SimpleTableProvider, TableError
 from headrace.engine import read_ahead
 
 SCHEMA = pa.schema([("k", pa.int64())])
@@ -74,5 +74,5 @@ def test_a_batch_that_is_none_is_an_error_and_not_the_end() -> None:
     batch = pa.record_batch([pa.array([1])], schema=SCHEMA)
     with SessionContext() as ctx:
         ctx.register_table("t", SimpleTableProvider(SCHEMA, lambda: iter([batch, None, batch])))
-        with pytest.raises(Exception, match="is not a pyarrow.RecordBatch"):
+        with pytest.raises(TableError, match=r"is not a pyarrow\.RecordBatch"):
             ctx.sql("select k from t").collect().read_all()

@@ -30,7 +30,7 @@ def rows_that_fit(plan: Any, result: pa.Schema, schema_of: Callable[[TableName],
     Args:
         plan: The optimised logical plan.
         result: The schema of the result.
-        schema_of: Returns the schema of a table; None if there is none, as for the rows of a recursive query's last step.
+        schema_of: Returns the schema of a table, or None: the last step of a recursive query is a scan without one.
     """
     scans = [] if has_subquery(plan) else [_columns(scan, schema_of) for scan in _scans(plan)]
     if not scans or None in scans:
