@@ -68,6 +68,24 @@ def test_many_producers_lose_and_duplicate_no_row_without_an_order(query: str) -
     assert sorted(rows_of_eight_producers(query, target_partitions=4, ordered=False)) == list(range(800))
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("select sum(x) as s from (select x from t limit 1000)", 499_500),
+        ("select max(abs(x + 1 - n)) as s from (select x, row_number() over () as n from t)", 0),
+        ("select count(*) as s from (select x from t where x % 2 = 0 limit 100) where x < 200", 100),
+    ],
+)
+def test_a_limit_and_a_window_see_the_rows_in_the_order_of_the_writes(query: str, expected: int) -> None:
+    """P10: on several partitions, and although other queries share a table's batches among scans."""
+    with SessionContext(target_partitions=4) as ctx:
+        sink = ctx.register_streaming_table("t", SCHEMA, capacity=500)
+        for first in range(0, 20_000, 50):
+            sink.write(batch(*range(first, first + 50)))
+        sink.close()
+        assert ctx.sql(query).collect().read_all()["s"].to_pylist() == [expected]
+
+
 def test_a_long_stream_through_a_filter_on_four_partitions_stays_in_order() -> None:
     """P10: large and small batches, so that some are combined and some are sliced."""
     with SessionContext(target_partitions=4) as ctx:

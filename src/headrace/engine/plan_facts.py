@@ -24,7 +24,6 @@ _ANTI_JOIN = re.compile(r"^ *(?:Left|Right)Anti Join", re.MULTILINE)
 # A Limit above a Sort becomes part of it, or stays directly above it.
 _LIMIT_OF_ANY_ROWS = re.compile(r"^ *Limit: .*(?!\n *Sort: )$", re.MULTILINE)
 _WINDOW = re.compile(r"^ *WindowAggr: ", re.MULTILINE)
-_ORDERED_AGGREGATE = re.compile(r"\b(?:array_agg|string_agg|first_value|last_value|nth_value)\(", re.IGNORECASE)
 _CLASHING_FILTERS = re.compile(rf"^ *TableScan: {CATALOG}\.{SCHEMA}\..*filters=\[[^\]]*,", re.MULTILINE)
 
 
@@ -116,10 +115,11 @@ def has_clashing_filters(plan: Any) -> bool:
 def depends_on_scan_order(plan: Any) -> bool:
     """Whether another order of a scan's rows may change the rows of the result of an optimised logical plan.
 
-    A LIMIT without a sort, windows and some aggregates return the first rows that come, or all of them in order.
+    A LIMIT without a sort returns the first rows that come, and windows number them. Aggregates without ORDER BY, such
+    as ``array_agg``, are computed over several partitions in any order.
     """
     text = plan.display_indent()
-    return any(pattern.search(text) for pattern in (_LIMIT_OF_ANY_ROWS, _WINDOW, _ORDERED_AGGREGATE))
+    return any(pattern.search(text) for pattern in (_LIMIT_OF_ANY_ROWS, _WINDOW))
 
 
 def is_row_wise(plan: Any) -> bool:
