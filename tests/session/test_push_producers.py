@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
@@ -19,7 +20,7 @@ import pytest
 from test_push_tables import SCHEMA, batch, collect, read
 
 import headrace
-from headrace import SessionContext, SimpleTableProvider, TableSink
+from headrace import ConsumerGoneError, SessionContext, SimpleTableProvider, TableSink
 from support.background import SECONDS, Background
 from support.deadlines import PROGRAM_SECONDS
 
@@ -73,17 +74,21 @@ def test_many_producers_lose_and_duplicate_no_row_without_an_order(query: str) -
     [
         ("select sum(x) as s from (select x from t limit 1000)", 499_500),
         ("select max(abs(x + 1 - n)) as s from (select x, row_number() over () as n from t)", 0),
-        ("select count(*) as s from (select x from t where x % 2 = 0 limit 100) where x < 200", 100),
     ],
 )
 def test_a_limit_and_a_window_see_the_rows_in_the_order_of_the_writes(query: str, expected: int) -> None:
     """P10: on several partitions, and although other queries share a table's batches among scans."""
     with SessionContext(target_partitions=4) as ctx:
-        sink = ctx.register_streaming_table("t", SCHEMA, capacity=500)
-        for first in range(0, 20_000, 50):
-            sink.write(batch(*range(first, first + 50)))
-        sink.close()
+        sink = ctx.register_streaming_table("t", SCHEMA, capacity=2)
+
+        def produce() -> None:
+            with contextlib.suppress(ConsumerGoneError), sink:
+                for first in range(0, 20_000, 50):
+                    sink.write(batch(*range(first, first + 50)))
+
+        producer = Background(produce)
         assert ctx.sql(query).collect().read_all()["s"].to_pylist() == [expected]
+        producer.result()
 
 
 def test_a_long_stream_through_a_filter_on_four_partitions_stays_in_order() -> None:
