@@ -10,7 +10,6 @@ A channel is open until the first of these calls ends it. Later calls change not
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import threading
 import time
@@ -126,7 +125,7 @@ class Channel:
                 started = self._block()
             try:
                 await waiter.future
-            except asyncio.CancelledError:
+            except BaseException:  # A task that is cancelled raises CancelledError.
                 with self._lock:
                     waiter.remove()
                     self._pass_on_room()
@@ -211,7 +210,7 @@ class Channel:
                 self._set_wake_at()
             try:
                 await waiter.future
-            except asyncio.CancelledError:
+            except BaseException:  # A task that is cancelled raises CancelledError.
                 with self._lock:
                     waiter.remove()
                 raise

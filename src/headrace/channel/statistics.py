@@ -12,7 +12,7 @@ class SinkStatistics:
     Attributes:
         batches: Batches accepted since the start.
         rows: Rows in the accepted batches.
-        bytes: Bytes in the accepted batches.
+        bytes: Bytes in the accepted batches; in columns of fixed width, those of their values.
         queued: Batches accepted and not yet taken by the reader.
         queued_rows: Rows in the queued batches.
         queued_bytes: Bytes in the queued batches.

@@ -1,14 +1,22 @@
-"""Coroutines that wait for a wake-up from another thread."""
+"""Coroutines that wait for a wake-up from another thread.
+
+asyncio is imported with the first of them: a process that uses none, such as a task of Spark, starts faster.
+"""
 
 from __future__ import annotations
 
-import asyncio
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import asyncio
 
 
 class AsyncWaiter:
     """One waiting coroutine in a list of waiters; any thread may wake it."""
 
     def __init__(self, waiters: list[AsyncWaiter]) -> None:
+        import asyncio
+
         self._loop = asyncio.get_running_loop()
         self._waiters = waiters
         self.future: asyncio.Future[None] = self._loop.create_future()
