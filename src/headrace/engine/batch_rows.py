@@ -18,7 +18,7 @@ from headrace.engine.plan_facts import has_subquery, node_name
 # DataFusion's own default.
 ENGINE_BATCH_ROWS = 8192
 _MOST_ROWS = 4 * ENGINE_BATCH_ROWS
-_BATCH_BYTES = 512 * 1024
+_BATCH_BYTES = 256 * 1024
 # Table functions that return one column of numbers or timestamps; they have no schema to look up.
 _SERIES = frozenset({"generate_series()", "range()"})
 _SERIES_SCHEMA = pa.schema([pa.field("value", pa.int64())])
