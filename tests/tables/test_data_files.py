@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from lance.file import LanceFileReader
 from worlds import LanceWorld, result_of, rows_of
 
 from headrace import SchemaMismatchError, StorageError, TableNotFoundError
@@ -96,6 +97,26 @@ def test_a_batch_that_does_not_fit_in_mid_stream_fails_the_task(world: LanceWorl
     with pytest.raises(SchemaMismatchError, match=r"'id'.*300"):
         write_rows([batch(1), batch(300)], world.location, TASK)
     assert world.rows() == []
+
+
+@pytest.mark.parametrize("is_staged", [False, True])
+def test_rows_are_encoded_before_the_last_batch_has_come(world: LanceWorld, tmp_path: Path, is_staged: bool) -> None:
+    """Five megabytes of a column are several pages; with its own setting Lance would begin after the last batch."""
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, 600_000, 10_000):
+            yield pa.record_batch(
+                {"id": pa.array(range(start, start + 10_000), pa.int64()), "note": pa.nulls(10_000, pa.string())}
+            )
+
+    staging = Location(str(tmp_path / "staging.lance"))
+    if is_staged:
+        write_staged(batches(), world.location, staging, TASK, ("id",))
+    else:
+        write_rows(batches(), world.location, TASK)
+    folder = Path(staging.uri if is_staged else world.location.uri) / "data"
+    (file,) = folder.glob("*.lance")
+    assert len(LanceFileReader(str(file)).metadata().columns[0].pages) > 1
 
 
 def test_files_have_no_more_rows_than_they_may(world: LanceWorld) -> None:

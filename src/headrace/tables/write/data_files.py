@@ -24,6 +24,9 @@ from headrace.tables.location import Location
 from headrace.tables.settings import FileSettings
 from headrace.tables.spelling import Words
 
+# Per column. Lance's own 8 MiB are a million numbers: most tasks would encode all their rows after Spark's last batch.
+_PAGE_BYTES = 2 << 20
+
 
 def write_rows(
     batches: Iterable[pa.RecordBatch],
@@ -66,8 +69,8 @@ def write_rows(
         settings_used.pop("data_storage_version", None)
         columns = columns_of(dataset.lance_schema)
     rows = _Rows(Alignment(first.schema, target, add_setting=words.merge_schema), chain((first,), rest))
-    mode = "overwrite" if replacing else "append"
-    fragments = rows.write(location, lambda reader: write_fragments(reader, dataset, mode=mode, **settings_used))
+    settings_used |= {"mode": "overwrite" if replacing else "append", "data_cache_bytes": _PAGE_BYTES * len(target)}
+    fragments = rows.write(location, lambda reader: write_fragments(reader, dataset, **settings_used))
     return _message(task, fragments, columns, rows.null_rows)
 
 
@@ -92,10 +95,8 @@ def write_staged(
     schema = LanceStore(location).open().schema
     alignment = Alignment(first.schema, schema, fills=False, add_setting=words.merge_schema)
     rows = _Rows(alignment, chain((first,), rest), keys)
-    fragments = rows.write(
-        location,
-        lambda reader: write_fragments(reader, staging.uri, mode="create", storage_options=staging.options()),
-    )
+    settings: dict[str, Any] = {"data_cache_bytes": _PAGE_BYTES * len(schema), "storage_options": staging.options()}
+    fragments = rows.write(location, lambda reader: write_fragments(reader, staging.uri, mode="create", **settings))
     rows.require_single_keys()
     return _message(task, fragments, columns_of(LanceSchema.from_pyarrow(schema)), rows.null_rows)
 
