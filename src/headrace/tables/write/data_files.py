@@ -23,6 +23,7 @@ from headrace.tables.lance_store import LanceStore, columns_of
 from headrace.tables.location import Location
 from headrace.tables.settings import FileSettings
 from headrace.tables.spelling import Words
+from headrace.tables.write.behind import write_behind
 
 # Per column. Lance's own 8 MiB are a million numbers: most tasks would encode all their rows after Spark's last batch.
 _PAGE_BYTES = 2 << 20
@@ -119,17 +120,19 @@ class _Rows:
         self.null_rows = 0
 
     def write(self, location: Location, write: Any) -> list[Any]:
-        reader = pa.RecordBatchReader.from_batches(self._alignment.schema, self._aligned())
+        def write_aligned(batches: Iterator[pa.RecordBatch]) -> list[Any]:
+            return list(write(pa.RecordBatchReader.from_batches(self._alignment.schema, self._aligned(batches))))
+
         try:
-            return list(write(reader))
+            return write_behind(self._batches, write_aligned)
         except lance_errors() as error:
             if self._failure is not None:
                 raise self._failure from None
             raise storage_error(f"Writing data files of {location} failed", location, error) from location.cause(error)
 
-    def _aligned(self) -> Iterator[pa.RecordBatch]:
+    def _aligned(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         try:
-            for batch in self._batches:
+            for batch in batches:
                 self.null_rows += count_null_rows(batch)
                 aligned = self._alignment.apply(batch)
                 if self._keys:
