@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from headrace.errors import HeadraceError, InvalidArgumentError, MissingExtraError
+from headrace.spark.collector import spare_modules
 from headrace.spark.registration import require_pyspark
 from headrace.spark.schema import arrow_schema
 from headrace.spark.task import current_task, run_of
@@ -309,6 +310,7 @@ def _write(settings: SinkSettings, replaces: bool) -> Tasks:
     def write(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headrace.tables.write.data_files import write_rows
 
+        spare_modules()
         words = settings.rules.words
         message = write_rows(
             batches, settings.location, current_task(), settings=settings.files, replacing=replaces, words=words
@@ -322,6 +324,7 @@ def _stage(settings: SinkSettings, staging: Location, keys: tuple[str, ...]) -> 
     def stage(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from headrace.tables.write.data_files import write_staged
 
+        spare_modules()
         words = settings.rules.words
         message = write_staged(batches, settings.location, staging, current_task(), keys, words=words)
         yield _report(message, words)

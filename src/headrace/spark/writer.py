@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from headrace.errors import HeadraceError, LandingError
+from headrace.spark.collector import spare_modules
 from headrace.spark.schema import arrow_schema
 from headrace.spark.task import current_task
 from headrace.tables.commit.ledger import QueryRun
@@ -31,6 +32,7 @@ class _Writer:
     """The base of the streaming and the batch writer."""
 
     def __init__(self, settings: SinkSettings, schema: Any, overwrite: bool, checkpoint: str = "") -> None:
+        spare_modules()
         self._settings = settings
         self._replaces = overwrite
         rows = arrow_schema(schema)
@@ -44,6 +46,7 @@ class _Writer:
         Runs on: an executor. Called: once per attempt of a task, so more than once for a partition that is retried
         or run speculatively; Spark passes one attempt's message to `commit`. On failure: Spark retries the task.
         """
+        spare_modules()
         message = write_rows(
             iterator,
             self._settings.location,
