@@ -10,7 +10,7 @@ from pathlib import Path
 import headrace
 from harness.results import Machine
 
-_LIBRARIES = ("datafusion", "pyarrow", "pylance", "pyspark", "duckdb", "polars", "pandas", "numpy")
+_LIBRARIES = ("datafusion", "pyarrow", "pylance", "pyspark", "duckdb", "deltalake", "polars", "pandas", "numpy")
 
 
 def machine() -> Machine:
