@@ -85,9 +85,13 @@ hooks: $(STAMP) ## Have git run the quick checks before a commit, and make lint 
 
 .PHONY: bench
 bench: $(STAMP) ## Run every benchmark, one after the other
-	@for file in $(filter-out bench/_%,$(sort $(wildcard bench/*.py))); do \
+	@for file in $(filter-out bench/_% bench/peers.py,$(sort $(wildcard bench/*.py))); do \
 		echo "== $$file"; $(PY) "$$file" || exit 1; \
 	done
+
+.PHONY: bench-peers
+bench-peers: $(STAMP) ## Measure other projects' Spark writers; fetches them from Maven Central, and a PySpark (1 GB)
+	@$(PY) bench/peers.py
 
 .PHONY: demo
 demo: $(STAMP) ## See a Spark stream killed and restarted, and every row there once (about a minute)
