@@ -1,59 +1,68 @@
-"""What a batch costs that is read from the engine with `next`, as headrace does, and with `await anext`.
+"""A batch that is read from the engine with `next`, as headrace does, and with `await anext`.
 
-Cancelling the task of an `anext` would be another way to stop a query; ARCHITECTURE.md says why headrace aborts a
-thread instead. Both read the same stream of datafusion's, in turns; the median of the runs is printed.
+Cancelling the task of an `anext` would be another way to stop a query; headrace aborts a thread instead,
+which ARCHITECTURE.md explains. Both read the same stream of DataFusion's. The time is that of a batch.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
-import statistics
+import os
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import datafusion
 
-from _measure import table
+from harness import Case, Metric, Samples, main
 
-RUNS = 7
-PARTITIONS = (1, 2)
-SQL = "select value from generate_series(1, 40000000)"
+ROWS = 40_000_000
 
 
-def stream(partitions: int) -> Any:
+def stream(partitions: int, rows: int) -> Any:
     config = datafusion.SessionConfig().with_target_partitions(partitions)
-    return datafusion.SessionContext(config).sql(SQL).execute_stream()
+    return datafusion.SessionContext(config).sql(f"select value from generate_series(1, {rows})").execute_stream()
 
 
-def with_next(partitions: int) -> int:
-    return sum(1 for _ in stream(partitions))
+def with_next(partitions: int, rows: int) -> int:
+    return sum(1 for _ in stream(partitions, rows))
 
 
-def with_anext(partitions: int) -> int:
+def with_anext(partitions: int, rows: int) -> int:
     async def count() -> int:
         batches = 0
-        async for _ in stream(partitions):
+        async for _ in stream(partitions, rows):
             batches += 1
         return batches
 
     return asyncio.run(count())
 
 
-def microseconds(read: Callable[[int], int], partitions: int) -> float:
-    started = time.perf_counter()
-    batches = read(partitions)
-    return (time.perf_counter() - started) / batches * 1e6
+def timed(read: Callable[[int, int], int], partitions: int, rows: int) -> Callable[[], Samples]:
+    def run() -> Samples:
+        started = time.perf_counter()
+        batches = read(partitions, rows)
+        return Samples({"time of a batch": [(time.perf_counter() - started) / batches * 1e6]})
+
+    return run
 
 
-def main() -> None:
-    lines = []
-    for partitions in PARTITIONS:
-        runs = [(microseconds(with_next, partitions), microseconds(with_anext, partitions)) for _ in range(RUNS)]
-        synchronous, awaited = (statistics.median(times) for times in zip(*runs, strict=True))
-        lines.append([str(partitions), f"{synchronous:.0f}", f"{awaited:.0f}", f"{awaited / synchronous:.1f}"])
-    print(table(["partitions", "next, us a batch", "anext, us a batch", "anext : next"], lines))
+def cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    rows = ROWS // 100 if arguments.quick else ROWS
+    for partitions in (1, 2):
+        yield Case(
+            f"{partitions} partition{'s' if partitions > 1 else ''}",
+            {"next": timed(with_next, partitions, rows), "await anext": timed(with_anext, partitions, rows)},
+            ours=["next"],
+            base="next",
+            metrics=(Metric("time of a batch", "µs"),),
+        )
 
 
 if __name__ == "__main__":
-    main()
+    main(cases)
+    # The threads that `anext` leaves behind often crash Python where it exits the usual way.
+    sys.stdout.flush()
+    os._exit(0)

@@ -61,6 +61,8 @@ class Case:
         metrics: What is measured. The plot shows the first.
         aims: What the medians are to be.
         work: What one sample of the first metric, in milliseconds, processes.
+        seldom: The names of slow contenders, which run in every fifth round only.
+        note: What the report says below the figures: a sentence or more in Markdown, such as why an aim is missed.
     """
 
     name: str
@@ -72,3 +74,5 @@ class Case:
     metrics: tuple[Metric, ...] = (TIME,)
     aims: tuple[Aim, ...] = ()
     work: Work | None = None
+    seldom: Collection[str] = ()
+    note: str = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -51,7 +52,8 @@ def main(
     if arguments.output:
         seconds = round(time.monotonic() - started, 1)
         today = datetime.now(UTC).date().isoformat()
-        result_of_all = Result(bench.stem, today, seconds, arguments.quick, where, versions(), measured)
+        about = inspect.getdoc(sys.modules["__main__"]) or ""
+        result_of_all = Result(bench.stem, about, today, seconds, arguments.quick, where, versions(), measured)
         print(f"\nSaved {save(result_of_all, arguments.output)} after {seconds:.0f} s")
 
 

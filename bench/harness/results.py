@@ -46,6 +46,7 @@ class CaseResult(msgspec.Struct, frozen=True):
     rate_unit: str | None
     lines: list[Line]
     aims: list[Judgement]
+    note: str
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -59,9 +60,10 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct, frozen=True):
-    """A run of a bench."""
+    """A run of a bench. `about` is its docstring: what it measures, in Markdown."""
 
     bench: str
+    about: str
     date: str
     seconds: float
     quick: bool

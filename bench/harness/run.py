@@ -10,6 +10,9 @@ from harness.case import TIME, Aim, Case, Contender, Samples
 from harness.results import CaseResult, Figure, Judgement, Line
 
 
+SELDOM = 5
+
+
 def measure(case: Case, *, quick: bool = False) -> CaseResult:
     """Measure a case. A quick run has one round and no warm-up."""
     taken = _in_turns(case, 1 if quick else case.rounds, warm_up=case.warm_up and not quick)
@@ -31,6 +34,7 @@ def measure(case: Case, *, quick: bool = False) -> CaseResult:
         rate_unit=f"{case.work.unit}/s" if case.work else None,
         lines=lines,
         aims=[_judge(aim, medians) for aim in case.aims],
+        note=case.note,
     )
 
 
@@ -43,6 +47,8 @@ def _in_turns(case: Case, rounds: int, *, warm_up: bool) -> dict[str, dict[str, 
     answers: dict[str, object] = {}
     for round_ in range(-1 if warm_up else 0, rounds):
         for name, run in case.contenders.items():
+            if name in case.seldom and round_ >= 0 and round_ % SELDOM:
+                continue
             samples, answer = _once(run)
             if answer is not None:
                 answers[name] = answer
