@@ -84,10 +84,17 @@ hooks: $(STAMP) ## Have git run the quick checks before a commit, and make lint 
 	@$(VENV)/bin/pre-commit install --hook-type pre-commit --hook-type pre-push
 
 .PHONY: bench
-bench: $(STAMP) ## Run every benchmark, one after the other
-	@for file in $(filter-out bench/_% bench/peers.py,$(sort $(wildcard bench/*.py))); do \
-		echo "== $$file"; $(PY) "$$file" || exit 1; \
-	done
+bench: $(STAMP) ## Run every benchmark, one after the other, and save the results (about a quarter of an hour)
+	@failed=; \
+	for file in $(filter-out bench/_% bench/peers.py,$(sort $(wildcard bench/*.py))); do \
+		echo "== $$file"; $(PY) "$$file" --save || failed="$$failed $$file"; \
+	done; \
+	if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi; \
+	echo "make bench-report writes docs/benchmarks.md from the results."
+
+.PHONY: bench-report
+bench-report: $(STAMP) ## Write docs/benchmarks.md, its plots and the README's figures from the saved results
+	@PYTHONPATH=bench $(PY) -m harness.report
 
 .PHONY: bench-peers
 bench-peers: $(STAMP) ## Measure other projects' Spark writers; fetches them from Maven Central, and a PySpark (1 GB)

@@ -63,9 +63,11 @@ def produced(write: Callable[[pa.RecordBatch], object], batches: Iterable[pa.Rec
 
 
 @contextmanager
-def pushed(session: headrace.SessionContext, batches: Iterable[pa.RecordBatch], capacity: int) -> Iterator[None]:
+def pushed(
+    session: headrace.SessionContext, batches: Iterable[pa.RecordBatch], capacity: int, schema: pa.Schema = SCHEMA
+) -> Iterator[None]:
     """Have a push table `events` in the block, to which a thread writes the batches."""
-    sink = session.register_streaming_table("events", SCHEMA, capacity)
+    sink = session.register_streaming_table("events", schema, capacity)
 
     def produce() -> None:
         with sink:

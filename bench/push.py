@@ -111,7 +111,7 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
                 contenders(shape, push, memory, duck),
                 ours=["push table"],
                 base="memory",
-                rounds=15,
+                rounds=11,
                 seldom=SLOW if shape.rows == 100 else (),
                 aims=(
                     Aim("push table", of_memory, to="memory"),

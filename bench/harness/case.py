@@ -58,10 +58,10 @@ class Case:
         base: The contender to which ratios are made; None for no ratios.
         rounds: How often each contender runs, after the warm-up.
         warm_up: Run each contender once before the rounds.
-        metrics: What is measured. The plot shows the first.
+        metrics: What is measured. Each has a plot, with the ratios to the base for the first one.
         aims: What the medians are to be.
         work: What one sample of the first metric, in milliseconds, processes.
-        seldom: The names of slow contenders, which run in every fifth round only.
+        seldom: The names of slow contenders, which run in every fifth round only, and without a warm-up.
         note: What the report says below the figures: a sentence or more in Markdown, such as why an aim is missed.
     """
 

@@ -38,7 +38,7 @@ class Judgement(msgspec.Struct, frozen=True):
 
 
 class CaseResult(msgspec.Struct, frozen=True):
-    """A case: the units of its metrics, the first being the one that is plotted, and its contenders."""
+    """A case: the units of its metrics, the first being the one whose ratios are plotted, and its contenders."""
 
     name: str
     base: str | None

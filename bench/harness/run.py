@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from harness.case import TIME, Aim, Case, Contender, Samples
 from harness.results import CaseResult, Figure, Judgement, Line
 
-
 SELDOM = 5
 
 
@@ -47,7 +46,7 @@ def _in_turns(case: Case, rounds: int, *, warm_up: bool) -> dict[str, dict[str, 
     answers: dict[str, object] = {}
     for round_ in range(-1 if warm_up else 0, rounds):
         for name, run in case.contenders.items():
-            if name in case.seldom and round_ >= 0 and round_ % SELDOM:
+            if name in case.seldom and round_ % SELDOM:
                 continue
             samples, answer = _once(run)
             if answer is not None:

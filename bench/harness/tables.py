@@ -28,13 +28,17 @@ def rows(case: CaseResult) -> Rows:
     return [header, *(_row(case, line) for line in case.lines)]
 
 
+def subject(aim: Judgement, units: dict[str, str]) -> str:
+    """Name what an aim is about: a metric of a contender, or its ratio to that of another one."""
+    what = aim.of if aim.metric == next(iter(units)) else f"{aim.metric} of {aim.of}"
+    return f"{what} : {aim.to}" if aim.to else what
+
+
 def verdict(aim: Judgement, units: dict[str, str]) -> str:
     """Say what was measured, what the aim is, and whether it is met."""
-    what = aim.of if aim.metric == next(iter(units)) else f"{aim.metric} of {aim.of}"
     unit = f" {units[aim.metric]}" if aim.to is None else ""
-    subject = f"{what} : {aim.to}" if aim.to else what
     measured = f"{number(aim.value)}{unit}"
-    return f"{subject} {measured}, aim {aim.at_most:g}{unit}: {'met' if aim.met else 'missed'}"
+    return f"{subject(aim, units)} {measured}, aim {aim.at_most:g}{unit}: {'met' if aim.met else 'missed'}"
 
 
 def text(table: Rows) -> str:
@@ -48,9 +52,9 @@ def text(table: Rows) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def markdown(table: Rows) -> str:
-    """Return a Markdown table with the figures to the right."""
-    ruled = [table[0], ["---", *["---:"] * (len(table[0]) - 1)], *table[1:]]
+def markdown(table: Rows, *, names: int = 1) -> str:
+    """Return a Markdown table: the first columns, of names, to the left, and the figures to the right."""
+    ruled = [table[0], ["---"] * names + ["---:"] * (len(table[0]) - names), *table[1:]]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in ruled)
 
 
