@@ -26,7 +26,7 @@ class Headline:
 HEADLINES = (
     *(
         Headline(
-            f"sum by key of the rows of a push table, in {shape}",
+            f"sum by key of {rows} million rows of a push table, in {shape}",
             "push",
             shape,
             "time",
@@ -37,10 +37,10 @@ HEADLINES = (
                 "DataFusion, queue": "DataFusion over a `queue.Queue`",
             },
         )
-        for shape in ("batches of 100 rows", "batches of 8,192 rows")
+        for rows, shape in ((2, "batches of 100 rows"), (12, "batches of 8,192 rows"))
     ),
     Headline(
-        "a row, from its producer through a filter to the reader",
+        "a row, from its producer through a filter to the reader, waiting a second at most",
         "live",
         "latency of a row",
         "latency",
