@@ -9,11 +9,12 @@ from pathlib import Path
 from harness.plot import plot
 from harness.readme import HEADLINES, Headline, insert
 from harness.results import CaseResult, Result, load
-from harness.tables import markdown, number, rows, subject, verdict
+from harness.tables import limit, markdown, number, rows, subject
 
 ROOT = Path(__file__).parents[2]
 PAGE, PLOTS, README = Path("docs/benchmarks.md"), Path("docs/benchmarks"), Path("README.md")
 ORDER = ("push", "pull", "live", "stream", "awaited", "tpch", "source", "sink", "start")
+MANY = 12
 
 _ABOUT = """\
 # Benchmarks
@@ -43,7 +44,7 @@ def files(root: Path = ROOT, headlines: Sequence[Headline] = HEADLINES) -> dict[
         root / README: insert((root / README).read_text(), {result.bench: result for result in results}, headlines),
     }
     for result in results:
-        for metric, cases in _by_metric(result).items():
+        for metric, cases in _plotted(result).items():
             written[root / PLOTS / _plot_name(result, metric)] = plot(f"{result.bench}: {metric}", metric, cases)
     return written
 
@@ -75,10 +76,11 @@ def _results(folder: Path) -> list[Result]:
     return results
 
 
-def _by_metric(result: Result) -> dict[str, list[CaseResult]]:
-    """The cases that have each metric, in the order in which they name them."""
+def _plotted(result: Result) -> dict[str, list[CaseResult]]:
+    """The cases that are plotted, by metric: of a bench with many cases, those with aims."""
+    with_aims = [case for case in result.cases if case.aims]
     metrics: dict[str, list[CaseResult]] = {}
-    for case in result.cases:
+    for case in with_aims if with_aims and len(result.cases) > MANY else result.cases:
         for metric in case.units:
             metrics.setdefault(metric, []).append(case)
     return metrics
@@ -116,28 +118,29 @@ def _aims(results: list[Result]) -> Iterator[str]:
         link = f"[{result.bench}](#{result.bench})"
         met_or_not = "met" if aim.met else "**missed**"
         what = subject(aim, case.units)
-        table.append([link, case.name, what, f"{aim.at_most:g}{unit}", f"{number(aim.value)}{unit}", met_or_not])
+        table.append([link, case.name, what, f"{limit(aim)}{unit}", f"{number(aim.value)}{unit}", met_or_not])
     yield markdown(table, names=3)
 
 
 def _section(result: Result, first: Result) -> Iterator[str]:
     yield f"## {result.bench}\n\n{result.about}"
-    measured = f"Measured on {result.date} in {result.seconds:.0f} s; the load before was {result.machine.load:g}."
-    differs = _where(result) != _where(first)
-    yield f"{measured}\n{_where(result)}" if differs else measured
-    for metric in _by_metric(result):
+    on = result.machine
+    busy = f" The machine was busy: the load before was {on.load:g}." if on.load > on.cores / 2 else ""
+    differs = f"\n{_where(result)}" if _where(result) != _where(first) else ""
+    yield f"Measured on {result.date} in {result.seconds:.0f} s.{busy}{differs}"
+    for metric in _plotted(result):
         yield f"![{result.bench}: {metric}]({PLOTS.name}/{_plot_name(result, metric)})"
+    if notes := [f"- {case.name}: {case.note}" for case in result.cases if case.note]:
+        yield "\n".join(notes)
+    yield "<details>\n<summary>All figures</summary>"
     for case in result.cases:
         header, *lines = rows(case)
-        ours = [
+        bold = [
             [f"**{cells[0]}**", *cells[1:]] if line.ours else cells
             for cells, line in zip(lines, case.lines, strict=True)
         ]
-        yield f"### {result.bench}: {case.name}\n\n{markdown([header, *ours])}"
-        if case.aims:
-            yield "\n".join(f"- {verdict(aim, case.units)}" for aim in case.aims)
-        if case.note:
-            yield case.note
+        yield f"**{case.name}**\n\n{markdown([header, *bold])}"
+    yield "</details>"
 
 
 if __name__ == "__main__":

@@ -34,11 +34,16 @@ def subject(aim: Judgement, units: dict[str, str]) -> str:
     return f"{what} : {aim.to}" if aim.to else what
 
 
+def limit(aim: Judgement) -> str:
+    """Return the limit of an aim as it was set."""
+    return f"{round(aim.at_most, 2):g}"
+
+
 def verdict(aim: Judgement, units: dict[str, str]) -> str:
     """Say what was measured, what the aim is, and whether it is met."""
     unit = f" {units[aim.metric]}" if aim.to is None else ""
     measured = f"{number(aim.value)}{unit}"
-    return f"{subject(aim, units)} {measured}, aim {aim.at_most:g}{unit}: {'met' if aim.met else 'missed'}"
+    return f"{subject(aim, units)} {measured}, aim {limit(aim)}{unit}: {'met' if aim.met else 'missed'}"
 
 
 def text(table: Rows) -> str:
