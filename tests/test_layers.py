@@ -59,6 +59,19 @@ def test_a_task_of_spark_does_not_load_what_only_a_few_tables_need() -> None:
     assert {"lance_namespace_urllib3_client", "datafusion"} & set(done.stdout.split()) == set()
 
 
+def test_making_a_reader_loads_no_lance() -> None:
+    """One of the processes in which Spark starts a stream makes the reader, and reads nothing."""
+    program = (
+        "import sys\n"
+        "from pyspark.sql.types import StructType\n"
+        "from headrace.spark.datasource import LanceDataSource\n"
+        "LanceDataSource({'path': 'none.lance'}).streamReader(StructType())\n"
+        "print(*sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", program], check=True, capture_output=True, text=True)
+    assert {"lance", "pandas", "datafusion"} & set(done.stdout.split()) == set()
+
+
 def test_importing_the_sink_for_foreach_batch_loads_neither_lance_nor_spark() -> None:
     """Lance warns when a process that has loaded it forks, as a program does that starts Spark afterwards."""
     program = "import sys, headrace.spark; print(*sys.modules)"

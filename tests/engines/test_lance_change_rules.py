@@ -5,7 +5,9 @@ Nothing of headrace runs here. A test that fails after an upgrade names what mov
 
 from __future__ import annotations
 
+import copy
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -91,11 +93,11 @@ def test_the_compaction_of_an_indexed_table_cannot_be_read_back(table: Table) ->
 
 
 def test_the_fragments_of_an_append_are_without_numbers_and_known_by_their_files(table: Table) -> None:
-    """R1: read/feed finds the rows of a version by the files that its transaction names; tables/read/changes."""
+    """R1: read/feed finds the rows of a version by the files that its transaction names; tables/read/pieces."""
     table.commit(LanceOperation.Append([*table.files(1), *table.files(2)]))
     told = table.open().read_transaction(2).operation.fragments
     kept = [fragment.metadata for fragment in table.open().get_fragments()][1:]
-    assert [fragment.id for fragment in told] == [0, 0], "transactions number fragments now; see tables/read/feed"
+    assert [fragment.id for fragment in told] == [0, 0], "transactions number fragments now; see tables/read/pieces"
     assert [fragment.id for fragment in kept] == [1, 2]
     for before, after in zip(told, kept, strict=True):
         assert [file.path for file in before.files] == [file.path for file in after.files], "their files changed"
@@ -129,7 +131,7 @@ def test_a_change_of_rows_names_the_fragments_it_touches(table: Table, how: str,
 
 
 def test_rows_know_the_version_they_came_with_where_row_ids_are_stable(tmp_path: Path) -> None:
-    """R3: readChangeFeed tells inserted rows from updated ones by it; _CREATED in tables/read/scan."""
+    """R3: readChangeFeed tells inserted rows from updated ones by it; _CREATED in tables/read/shape."""
     table = make(str(tmp_path / "table.lance"), enable_stable_row_ids=True)
     table.append(1)
     table.open().update({"x": "x + 10"}, where="x = 0")
@@ -155,3 +157,36 @@ def test_an_overwrite_renumbers_columns(table: Table) -> None:
     assert [field.id() for field in table.open().lance_schema.fields()] == [1]
     table.commit(LanceOperation.Overwrite(table.open().schema, []), retries=STRICT)
     assert [field.id() for field in table.open().lance_schema.fields()] == [0], "see columns_of_new in lance_store.py"
+
+
+def test_a_scan_of_several_fragments_returns_their_rows_in_the_order_in_which_they_are_named(table: Table) -> None:
+    """R7: small fragments share a scan; _scanner in tables/read/scan. Deleted rows are left out."""
+    for first in range(1, 40, 2):
+        table.append(first, first + 1)
+    table.open().delete("x = 7")
+    dataset = table.open()
+    numbers = [4, 3, *range(5, 21)]
+    scanner = dataset.scanner(
+        columns=["x"],
+        fragments=[dataset.get_fragment(number) for number in numbers],
+        scan_in_order=True,
+        fragment_readahead=8,
+        batch_readahead=2,
+        batch_size=1000,
+        batch_size_bytes=1_000_000,
+    )
+    found = [value for batch in scanner.to_batches() for value in batch["x"].to_pylist()]
+    assert found == [8, 5, 6, *range(9, 41)]
+
+
+def test_one_handle_reads_one_transaction_at_a_time_and_a_copy_reads_another(table: Table) -> None:
+    """R1: read/change_log reads with several threads; copy in tables/lance_store."""
+    for number in range(1, 20):
+        table.append(number)
+    dataset = table.open()
+    with ThreadPoolExecutor(4) as pool:
+        copies = [copy.copy(dataset) for _ in range(4)]
+        read = pool.map(lambda each: [each.read_transaction(version).uuid for version in range(1, 21)], copies)
+        first, *others = read
+    assert len(set(first)) == 20
+    assert all(other == first for other in others)

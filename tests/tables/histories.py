@@ -13,7 +13,8 @@ from headrace.tables.lance_store import LanceStore
 from headrace.tables.location import Location
 from headrace.tables.read.feed import Feed
 from headrace.tables.read.offset import Offset
-from headrace.tables.read.scan import FEED_FIELDS, read
+from headrace.tables.read.scan import read
+from headrace.tables.read.shape import FEED_FIELDS
 from headrace.tables.read.splits import Split
 from headrace.tables.settings import NO_LIMIT, FeedRules, Limit
 from support.lance_tables import LanceTable

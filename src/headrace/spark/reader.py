@@ -1,11 +1,14 @@
-"""The readers that Spark calls: the driver plans splits, tasks read them. `headrace.tables` does the work."""
+"""The readers that Spark calls: the driver plans splits, tasks read them. `headrace.tables` does the work.
+
+Lance is imported on first use: one of the processes in which Spark starts a stream only makes the reader.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
@@ -13,12 +16,13 @@ from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Inp
 from headrace.errors import ConfigurationError, HeadraceError
 from headrace.spark.filters import Pushed, conditions
 from headrace.spark.schema import arrow_schema, spark_schema
-from headrace.tables.lance_store import LanceStore
-from headrace.tables.read.feed import Feed
 from headrace.tables.read.offset import Offset
-from headrace.tables.read.scan import FEED_FIELDS, open_for, read, require_fit, table_schema, whole_table
+from headrace.tables.read.shape import FEED_FIELDS
 from headrace.tables.read.splits import Split, plan_tasks
 from headrace.tables.settings import NO_LIMIT, Limit, ReadSettings
+
+if TYPE_CHECKING:
+    from headrace.tables.read.feed import Feed
 
 try:
     from pyspark.sql.streaming.datasource import (
@@ -51,6 +55,8 @@ def schema_of(settings: ReadSettings) -> Any:
         ConfigurationError: There is no such version or column.
         SchemaMismatchError: Spark has no type for a column.
     """
+    from headrace.tables.read.scan import open_for, table_schema
+
     snapshot = open_for(settings)
     fields = list(table_schema(snapshot, settings.columns))
     return spark_schema(pa.schema([*fields, *(FEED_FIELDS if settings.feed.with_updates else ())]))
@@ -69,6 +75,8 @@ class LanceBatchReader(DataSourceReader):
 
         Runs on: the driver. Called: once per scan. On failure: the query fails.
         """
+        from headrace.tables.read.scan import open_for, require_fit, whole_table
+
         snapshot = open_for(self._settings)
         require_fit(self._schema, snapshot.schema, str(self._settings.location))
         return _parts(whole_table(snapshot, is_filtered=bool(self._conditions)))
@@ -78,6 +86,8 @@ class LanceBatchReader(DataSourceReader):
 
         Runs on: an executor. Called: once per attempt of a task. On failure: Spark retries the task.
         """
+        from headrace.tables.read.scan import read
+
         if not isinstance(partition, Part):  # For a table without rows, Spark makes up one partition.
             return iter(())
         return read(partition.splits, self._settings.location, self._schema, condition=" AND ".join(self._conditions))
@@ -110,6 +120,10 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @cached_property
     def _feed(self) -> Feed:
+        from headrace.tables.lance_store import LanceStore
+        from headrace.tables.read.feed import Feed
+        from headrace.tables.read.scan import require_fit
+
         store = LanceStore(self._settings.location)
         snapshot = store.open()
         rules = self._settings.feed
@@ -186,6 +200,8 @@ class LanceStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Runs on: an executor. Called: once per attempt of a task. On failure: Spark retries the task.
         """
+        from headrace.tables.read.scan import read
+
         assert isinstance(partition, Part)
         return read(
             partition.splits,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import logging
 import tempfile
@@ -67,6 +68,10 @@ class LanceSnapshot:
         self.dataset = dataset
         self.location = location
         self._files = files
+
+    def copy(self) -> LanceSnapshot:
+        """Return the same snapshot for another thread: Lance refuses to read two transactions with one handle."""
+        return LanceSnapshot(copy.copy(self.dataset), self.location, self._files)
 
     @property
     def version(self) -> int:

@@ -19,6 +19,8 @@ _WITHOUT_ROWS = (
     LanceOperation.Project,
 )
 
+_WITHOUT_NEW_FILES = (LanceOperation.CreateIndex, LanceOperation.UpdateConfig)
+
 
 @dataclass(frozen=True, slots=True)
 class Added:
@@ -46,6 +48,7 @@ class VersionChange:
         added: The fragments it added, in order.
         alters: Whether it changed or removed existing rows.
         has_updates: Whether `added` contains the new state of existing rows.
+        keeps: Whether all earlier fragments are in the version unchanged. If not known, False.
     """
 
     version: int
@@ -54,6 +57,7 @@ class VersionChange:
     added: tuple[Added, ...] = ()
     alters: bool = False
     has_updates: bool = False
+    keeps: bool = False
 
     @property
     def rows(self) -> int:
@@ -74,7 +78,7 @@ def change_at(store: LanceStore, snapshot: LanceSnapshot, version: int) -> Versi
     operation = transaction.operation
     name = type(operation).__name__.lower()
     if isinstance(operation, LanceOperation.Append):
-        return VersionChange(version, transaction.uuid, name, _added(operation.fragments))
+        return VersionChange(version, transaction.uuid, name, _added(operation.fragments), keeps=True)
     if isinstance(operation, LanceOperation.Overwrite):
         alters = bool(_fragments_before(store, version, unknown=[None]))
         return VersionChange(version, transaction.uuid, name, _added(operation.fragments), alters)
@@ -88,7 +92,8 @@ def change_at(store: LanceStore, snapshot: LanceSnapshot, version: int) -> Versi
     if isinstance(operation, LanceOperation.Restore):
         return VersionChange(version, transaction.uuid, name, alters=True)
     if isinstance(operation, _WITHOUT_ROWS):
-        return VersionChange(version, transaction.uuid, name)
+        keeps = isinstance(operation, _WITHOUT_NEW_FILES)
+        return VersionChange(version, transaction.uuid, name, keeps=keeps)
     return _compared(store, version, transaction.uuid, "change" if name in ("baseoperation", "nonetype") else name)
 
 

@@ -7,30 +7,19 @@ change, so Spark can ask for them again after a crash.
 from __future__ import annotations
 
 import logging
-from collections import OrderedDict
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any
 
 from headrace.errors import ChangeCommitError, ConfigurationError, DataLossError, ReadingError, TableNotFoundError
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
-from headrace.tables.read.changes import (
-    VersionChange,
-    change_at,
-    files_of,
-    fragments_of,
-    is_untouched,
-    live_rows,
-    size_of,
-)
+from headrace.tables.read.change_log import Ahead, ChangeLog
+from headrace.tables.read.changes import files_of, fragments_of, live_rows, size_of
 from headrace.tables.read.offset import Offset
+from headrace.tables.read.pieces import Finder, Piece, Pieces
 from headrace.tables.read.splits import Split
 from headrace.tables.settings import NO_LIMIT, FeedRules, Limit
 
 _log = logging.getLogger("headrace.tables")
-
-_CACHED_CHANGES = 4096
 
 
 class Feed:
@@ -39,7 +28,7 @@ class Feed:
     def __init__(self, store: LanceStore, rules: FeedRules) -> None:
         self._store = store
         self._rules = rules
-        self._changes: OrderedDict[int, VersionChange] = OrderedDict()
+        self._log = ChangeLog(store)
         self._lost_until = 0
 
     def newest(self) -> int:
@@ -93,11 +82,12 @@ class Feed:
         snapshot = self._store.open()
         self._require_same_table(snapshot, start)
         newest = snapshot.version if newest is None else min(newest, snapshot.version)
-        budget = _Budget(limit)
+        wanted = newest if limit.files is None else min(newest, start.version + limit.files)
+        budget, changes = _Budget(limit), self._log.ahead(snapshot, wanted)
         offset, is_whole = start, True
         while is_whole and offset.version <= newest:
             try:
-                offset, is_whole = self._take(snapshot, offset, newest, budget)
+                offset, is_whole = self._take(snapshot, offset, newest, changes, budget)
             except ReadingError:
                 if offset == start:
                     raise
@@ -117,24 +107,33 @@ class Feed:
             start = end.at_origin()
         self._require_same_table(snapshot, start)
         self._require_same_table(snapshot, end)
-        finder = _Finder(self._store, snapshot)
-        found: list[Split] = []
+        newest = end.version if end.row else end.version - 1
+        changes = self._log.ahead(snapshot, min(newest, snapshot.version))
+        history: list[tuple[Pieces, int]] = []
         offset = start
         while (offset.version, offset.row) < (end.version, end.row):
             try:
-                pieces = self._pieces(snapshot, offset)
+                history.append((self._pieces(snapshot, offset, changes), offset.row))
             except DataLossError:
-                offset = self._step_over_gap(snapshot, offset, end.version)
+                offset = self._step_over_gap(snapshot, offset, newest)
                 continue
-            last = end.row if offset.version == end.version else None
-            found += [finder.split(pieces, *piece) for piece in pieces.between(offset.row, last)]
             offset = Offset(offset.version + 1)
+        finder = Finder(self._store, snapshot, [pieces for pieces, _ in history])
+        found: list[Split] = []
+        for pieces, row in history:
+            last = end.row if pieces.version == end.version else None
+            try:
+                found += [finder.split(pieces, *piece) for piece in pieces.between(row, last)]
+            except TableNotFoundError:  # Removed since its transaction was read, and the fragments compacted.
+                self._step_over_gap(snapshot, Offset(pieces.version), newest)
         return found
 
-    def _take(self, snapshot: LanceSnapshot, offset: Offset, newest: int, budget: _Budget) -> tuple[Offset, bool]:
+    def _take(
+        self, snapshot: LanceSnapshot, offset: Offset, newest: int, changes: Ahead, budget: _Budget
+    ) -> tuple[Offset, bool]:
         """Read one version as far as the budget allows; return the new offset, and whether the version is finished."""
         try:
-            pieces = self._pieces(snapshot, offset)
+            pieces = self._pieces(snapshot, offset, changes)
         except DataLossError:
             return self._step_over_gap(snapshot, offset, newest), True
         if pieces.is_skipped:
@@ -148,7 +147,7 @@ class Feed:
                 return reached if row > offset.row else offset, False
         return Offset(offset.version + 1, after=pieces.transaction), True
 
-    def _pieces(self, snapshot: LanceSnapshot, offset: Offset) -> _Pieces:
+    def _pieces(self, snapshot: LanceSnapshot, offset: Offset, changes: Ahead) -> Pieces:
         version = offset.version
         if offset.is_snapshot:
             try:
@@ -156,11 +155,12 @@ class Feed:
             except TableNotFoundError:
                 raise self._lost(snapshot, version) from None
             parts = [
-                _Piece(files_of(fragment), live_rows(fragment), size_of(fragment), fragment.id)
-                for fragment in fragments
+                Piece(files_of(fragment), live_rows(fragment), size_of(fragment), fragment.id) for fragment in fragments
             ]
-            return _Pieces(version, self._uuid(snapshot, version), tuple(part for part in parts if part.rows))
-        change = self._change(snapshot, version)
+            return Pieces(version, self._uuid(snapshot, version), tuple(part for part in parts if part.rows))
+        change = changes.change(version)
+        if change is None:
+            raise self._lost(snapshot, version)
         if change.alters and not (self._rules.with_updates and change.has_updates):
             if not self._rules.skips_changes:
                 raise ChangeCommitError(
@@ -168,20 +168,9 @@ class Feed:
                     f"{_article(change.kind)}), but a stream reads only added rows.",
                     hint="set skipChangeCommits=true to skip such versions, or start over with a new checkpoint.",
                 )
-            return _Pieces(version, change.transaction, (), is_skipped=True)
-        parts = [_Piece(added.files, added.rows, added.bytes) for added in change.added]
-        return _Pieces(version, change.transaction, tuple(parts))
-
-    def _change(self, snapshot: LanceSnapshot, version: int) -> VersionChange:
-        found = self._changes.get(version)
-        if found is None:
-            found = change_at(self._store, snapshot, version)
-            if found is None:
-                raise self._lost(snapshot, version)
-            self._changes[version] = found
-            while len(self._changes) > _CACHED_CHANGES:
-                self._changes.popitem(last=False)
-        return found
+            return Pieces(version, change.transaction, (), is_skipped=True)
+        parts = [Piece(added.files, added.rows, added.bytes) for added in change.added]
+        return Pieces(version, change.transaction, tuple(parts), keeps=change.keeps)
 
     def _step_over_gap(self, snapshot: LanceSnapshot, offset: Offset, newest: int) -> Offset:
         """Return the offset after versions that were removed, or raise if ``fails_on_loss`` is set."""
@@ -244,35 +233,6 @@ class Feed:
         return entry.uuid if entry is not None else ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    files: tuple[str, ...]
-    rows: int
-    bytes: int
-    fragment: int | None = None
-    """The fragment's id, if it is known; else it is looked up by its files."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Pieces:
-    """The fragments to read for one version."""
-
-    version: int
-    transaction: str
-    parts: tuple[_Piece, ...]
-    is_skipped: bool = False
-
-    def between(self, first: int, last: int | None) -> Iterator[tuple[_Piece, int, int, int]]:
-        """Yield the parts that overlap a range of rows: part, first row in it, rows, bytes."""
-        begin = 0
-        for part in self.parts:
-            start = max(first - begin, 0)
-            stop = part.rows if last is None else min(last - begin, part.rows)
-            if start < stop:
-                yield part, start, stop - start, part.bytes * (stop - start) // part.rows
-            begin += part.rows
-
-
 class _Budget:
     """The rest of a trigger's limit."""
 
@@ -293,38 +253,6 @@ class _Budget:
         if self._bytes is not None:
             self._bytes -= size
         return taken
-
-
-class _Finder:
-    """Finds fragments by their data files: in the newest version if untouched there, else in the version they are of.
-
-    The newest version is preferred because cleanup does not remove it.
-    """
-
-    def __init__(self, store: LanceStore, newest: LanceSnapshot) -> None:
-        self._store = store
-        self._newest = newest
-        self._found: dict[int, dict[tuple[str, ...], Any]] = {}
-
-    def split(self, pieces: _Pieces, part: _Piece, start: int, rows: int, size: int) -> Split:
-        version, number = pieces.version, part.fragment
-        if number is None:
-            version, number = self._find(version, part.files)
-        is_snapshot = part.fragment is not None
-        return Split(version, number, start, rows, size, pieces.version, part.files, is_snapshot)
-
-    def _find(self, version: int, files: tuple[str, ...]) -> tuple[int, int]:
-        newest = self._newest.version
-        fragment = self._fragments(newest).get(files)
-        if fragment is not None and is_untouched(fragment, files):
-            return newest, fragment.id
-        return version, self._fragments(version)[files].id
-
-    def _fragments(self, version: int) -> dict[tuple[str, ...], Any]:
-        if version not in self._found:
-            snapshot = self._newest if version == self._newest.version else self._store.open(version=version)
-            self._found[version] = {files_of(fragment): fragment for fragment in fragments_of(snapshot)}
-        return self._found[version]
 
 
 def _article(kind: str) -> str:

@@ -26,6 +26,7 @@ class Split:
         commit: The version that added the rows; for a snapshot, the version at which the stream started.
         files: The fragment's data files.
         is_snapshot: Whether the rows were in the table when the stream started.
+        is_whole: Whether these are all rows of the fragment.
     """
 
     version: int
@@ -36,6 +37,7 @@ class Split:
     commit: int
     files: tuple[str, ...] = ()
     is_snapshot: bool = False
+    is_whole: bool = False
 
 
 def plan_tasks(splits: Iterable[Split]) -> list[list[Split]]:
@@ -61,4 +63,4 @@ def _cut(part: Split, share: int) -> Iterator[Split]:
     assert part.rows is not None
     edges = [part.rows * number // pieces for number in range(pieces + 1)]
     for begin, end in pairwise(edges):
-        yield replace(part, start=part.start + begin, rows=end - begin, bytes=part.bytes // pieces)
+        yield replace(part, start=part.start + begin, rows=end - begin, bytes=part.bytes // pieces, is_whole=False)
