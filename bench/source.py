@@ -1,204 +1,226 @@
-"""Reading Lance with Spark, against the same rows in parquet, and against Lance alone in one process.
+"""Reading Lance with Spark, against the same rows in parquet, and against a source that has its rows in memory.
 
-Batch scans that sum columns, and a stream that catches up with a history of many versions. All contenders read the
-same rows in turns, and the ratios are of medians within one run. `rows handed over` is a source in Python with its
-rows in memory: that time is Spark's, and no source in Python can be faster.
+Scans that sum columns, a stream that catches up with a history of small versions, and the start of a stream. `rows
+handed over` is a source in Python without a table: what it takes is Spark's time, and no source in Python can be
+faster. `a trigger per version` is the same stream with one version in each epoch; it is measured over some of the
+versions, and the time of its triggers is multiplied.
 """
 
 from __future__ import annotations
 
 import argparse
-import statistics
+import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import lance
-import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from _measure import table
-from sink import NARROW, VECTORS, Shape, session
+from _handed import HandedOver
+from _shapes import NARROW, VECTORS, Shape
+from _spark import session
+from harness import Aim, Case, Metric, Samples, Work, in_child, main
 
-
-def rows_of(shape: Shape, first: int, count: int) -> pa.Table:
-    ids = np.arange(first, first + count)
-    if shape.name == VECTORS.name:
-        values = pa.array((np.arange(count * 128) % 1000).astype(np.float32))
-        return pa.table([ids, pa.FixedSizeListArray.from_arrays(values, 128)], schema=shape.schema)
-    names = pa.array([f"name-{number}" for number in range(5000)]).take(pa.array(ids % 5000))
-    return pa.table([ids, ids % 1000, ids * 0.5, names], schema=shape.schema)
+LANCE, PARQUET, HANDED = "Spark, lance", "Spark, parquet", "Spark, rows handed over"
+FILES = 8
+FIRST = Metric("first epoch", "ms")
 
 
-class HandedOver(DataSource):
-    """A source with as many tasks as headrace's, each of which yields the same batch repeatedly."""
-
-    @classmethod
-    def name(cls) -> str:
-        return "handed-over"
-
-    def schema(self) -> str:
-        return "id bigint, v array<float>" if self._is_vectors else "id bigint, k bigint, x double, name string"
-
-    def reader(self, schema: Any) -> DataSourceReader:
-        shape = VECTORS if self._is_vectors else NARROW
-        return HandedOverReader(shape, int(self.options["rows"]), int(self.options["tasks"]))
-
-    @property
-    def _is_vectors(self) -> bool:
-        return self.options["shape"] == VECTORS.name
+def cases(arguments: argparse.Namespace) -> Iterator[Case]:
+    less = 100 if arguments.quick else 1
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        with session(folder) as spark:
+            spark.dataSource.register(HandedOver)
+            for shape, rows in [(NARROW, arguments.rows), (VECTORS, arguments.vectors)]:
+                yield scan(spark, folder / shape.name.replace(" ", "-"), shape, rows // less)
+            bench = Streams(spark, folder, max(arguments.versions // less, 10), arguments.rows_per_version)
+            yield bench.start()
+            yield bench.catch_up()
+        yield first_epoch(folder, 1 if arguments.quick else arguments.starts)
 
 
-class HandedOverReader(DataSourceReader):
-    def __init__(self, shape: Shape, rows: int, tasks: int) -> None:
-        self._shape = shape
-        self._rows = rows // tasks
-        self._tasks = tasks
-
-    def partitions(self) -> list[InputPartition]:
-        return [InputPartition(task) for task in range(self._tasks)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        at_once = 8_000 if "v" in self._shape.schema.names else 65_000
-        rows = rows_of(self._shape, 0, at_once)
-        if "v" in rows.column_names:
-            rows = rows.cast(pa.schema([("id", pa.int64()), ("v", pa.list_(pa.field("element", pa.float32())))]))
-        batch = rows.to_batches()[0]
-        for first in range(0, self._rows, at_once):
-            yield batch.slice(0, min(at_once, self._rows - first))
-
-
-def in_turns(contenders: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    seconds: dict[str, list[float]] = {name: [] for name in contenders}
-    for round_ in range(rounds + 1):
-        for name, run in contenders.items():
-            started = time.perf_counter()
-            run()
-            if round_:  # the first round is warm-up
-                seconds[name].append(time.perf_counter() - started)
-    return {name: statistics.median(times) for name, times in seconds.items()}
-
-
-def as_table(medians: dict[str, float], rows: int) -> str:
-    return table(
-        ["reader", "s", "million rows per s", ": parquet"],
-        [
-            [name, f"{time_:.2f}", f"{rows / time_ / 1e6:.2f}", f"{time_ / medians['Spark, parquet']:.2f}"]
-            for name, time_ in medians.items()
-        ],
-    )
-
-
-def scans(spark: Any, folder: Path, shape: Shape, rows: int, rounds: int) -> str:
-    """Measure a sum over all rows, which no reader can answer from statistics."""
+def scan(spark: Any, folder: Path, shape: Shape, rows: int) -> Case:
+    """Return the case of sums over all rows, which no reader can answer from statistics."""
     uri, parquet = str(folder / "t.lance"), folder / "t.parquet"
-    parquet.mkdir()
-    parts = 8
-    for part in range(parts):
-        some = rows_of(shape, part * rows // parts, rows // parts)
+    parquet.mkdir(parents=True)
+    for part in range(FILES):
+        some = shape.rows(part * rows // FILES, rows // FILES)
         lance.write_dataset(some, uri, mode="append" if part else "create")
         pq.write_table(some, parquet / f"{part}.parquet", row_group_size=128 * 1024)
-    what = "sum(id), sum(v[0])" if shape.name == VECTORS.name else "sum(id), sum(k), sum(x), max(name)"
 
-    tasks = spark.read.format("lance").load(uri).rdd.getNumPartitions()
-    made = spark.read.format("handed-over").options(shape=shape.name, rows=rows, tasks=tasks)
+    def summed(frame: Any, *sums: str) -> Callable[[], object]:
+        return lambda: tuple(frame.selectExpr(*sums).first())
 
-    def summed(frame: Any) -> Callable[[], object]:
-        return lambda: frame.selectExpr(*what.split(", ")).collect()
+    def unchecked(run: Callable[[], object]) -> Callable[[], None]:
+        def call() -> None:
+            run()
+
+        return call
 
     def alone() -> None:
         for batch in lance.dataset(uri).to_batches():
             pc.sum(batch["id"])
 
-    return as_table(
-        in_turns(
-            {
-                "Spark, lance": summed(spark.read.format("lance").load(uri)),
-                "Spark, lance, one column": summed_one(spark.read.format("lance").option("columns", "id").load(uri)),
-                "Spark, rows handed over": summed(made.load()),
-                "Spark, parquet": summed(spark.read.parquet(str(parquet))),
-                "lance alone": alone,
-            },
-            rounds,
-        ),
-        rows,
+    read = spark.read.format("lance")
+    tasks = read.load(uri).rdd.getNumPartitions()
+    handed = spark.read.format("handed-over").options(shape=shape.name, rows=rows, tasks=tasks).load()
+    one_column = spark.read.format("lance").option("columns", "id").load(uri)
+    return Case(
+        f"a scan of {rows:,} {shape.name}",
+        {
+            LANCE: summed(read.load(uri), *shape.sums),
+            HANDED: unchecked(summed(handed, *shape.sums)),
+            PARQUET: summed(spark.read.parquet(str(parquet)), *shape.sums),
+            "Spark, lance, one column": unchecked(summed(one_column, "sum(id)")),
+            "lance alone": alone,
+        },
+        ours=(LANCE, "Spark, lance, one column"),
+        base=HANDED,
+        rounds=9,
+        work=Work(rows / 1e6, "million rows"),
+        aims=(Aim(LANCE, 1.05, to=HANDED),),
     )
 
 
-def summed_one(frame: Any) -> Callable[[], object]:
-    return lambda: frame.selectExpr("sum(id)").collect()
+class Streams:
+    """Streams over a history of equally large versions, and over the same rows in one parquet file per version."""
 
+    def __init__(self, spark: Any, folder: Path, versions: int, rows: int) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._versions = versions
+        self._rows = rows
+        self._runs = count()
+        self._uri, self._parquet = str(folder / "s.lance"), folder / "s.parquet"
+        self._one = folder / "one.parquet"
+        self._parquet.mkdir()
+        self._one.mkdir()
+        pq.write_table(NARROW.rows(0, rows), self._one / "0.parquet")
+        for version in range(versions):
+            some = NARROW.rows(version * rows, rows)
+            lance.write_dataset(some, self._uri, mode="append" if version else "create")
+            pq.write_table(some, self._parquet / f"{version:05}.parquet")
 
-def catch_up(spark: Any, folder: Path, versions: int, rows: int, rounds: int) -> str:
-    """Measure an AvailableNow query over a history of equally large versions; parquet has one file per version."""
-    uri, parquet = str(folder / "s.lance"), folder / "s.parquet"
-    parquet.mkdir()
-    for version in range(versions):
-        some = rows_of(NARROW, version * rows, rows)
-        lance.write_dataset(some, uri, mode="append" if version else "create")
-        pq.write_table(some, parquet / f"{version:05}.parquet")
-    runs = iter(range(10_000))
-
-    def run(reader: Any) -> None:
-        query = (
-            reader.writeStream.format("noop")
-            .option("checkpointLocation", str(folder / f"checkpoint-{next(runs)}"))
-            .trigger(availableNow=True)
-            .start()
+    def start(self) -> Case:
+        """Return the case of a query that reads one version, in a session that has run others."""
+        newest = self._from(self._versions)
+        return Case(
+            f"a stream's start, and {self._rows:,} {NARROW.name}",
+            {
+                LANCE: lambda: self._rows_of(newest),
+                HANDED: lambda: self._rows_of(self._handed(self._rows)),
+                PARQUET: lambda: self._rows_of(self._files(self._one)),
+            },
+            ours=(LANCE,),
+            base=HANDED,
+            rounds=7,
+            aims=(Aim(LANCE, 1.25, to=HANDED),),
         )
-        query.awaitTermination()
 
-    schema = spark.read.parquet(str(parquet)).schema
-    versioned = spark.readStream.format("lance").option("startingVersion", 1)
-    return as_table(
-        in_turns(
+    def catch_up(self) -> Case:
+        """Return the case of a query that reads all versions, with the default limits."""
+        rows = self._versions * self._rows
+        return Case(
+            f"catching up with {self._versions:,} versions of {self._rows:,} {NARROW.name}",
             {
-                "Spark, lance": lambda: run(versioned.load(uri)),
-                "Spark, lance, 10 triggers": lambda: run(
-                    versioned.option("maxFilesPerTrigger", -(-versions // 10)).load(uri)
-                ),
-                "Spark, parquet": lambda: run(spark.readStream.schema(schema).parquet(str(parquet))),
-                "Spark, parquet, 10 triggers": lambda: run(
-                    spark.readStream.schema(schema)
-                    .option("maxFilesPerTrigger", -(-versions // 10))
-                    .parquet(str(parquet))
-                ),
+                LANCE: lambda: self._rows_of(self._from(1)),
+                "a trigger per version": self._by_version,
+                HANDED: lambda: self._rows_of(self._handed(rows)),
+                PARQUET: lambda: self._rows_of(self._files(self._parquet)),
             },
-            rounds,
-        ),
-        versions * rows,
+            ours=(LANCE,),
+            base=PARQUET,
+            rounds=3,
+            work=Work(rows / 1e6, "million rows"),
+            aims=(Aim(LANCE, 1 / 3, to="a trigger per version"), Aim(LANCE, 1.5, to=PARQUET)),
+        )
+
+    def _by_version(self) -> Samples:
+        """Run a tenth of the versions, at most 25, and multiply the time of the triggers."""
+        some = min(max(self._versions // 10, 1), 25)
+        began = time.perf_counter()
+        query = self._run(self._from(self._versions - some + 1, maxFilesPerTrigger=1))
+        wall = (time.perf_counter() - began) * 1000
+        triggers = sum(progress.durationMs["triggerExecution"] for progress in query.recentProgress)
+        return Samples({"time": [wall + triggers * (self._versions / some - 1)]})
+
+    def _from(self, version: int, **options: object) -> Any:
+        return self._spark.readStream.format("lance").options(startingVersion=version, **options).load(self._uri)
+
+    def _handed(self, rows: int) -> Any:
+        return self._spark.readStream.format("handed-over").options(shape=NARROW.name, rows=rows, tasks=2).load()
+
+    def _files(self, folder: Path) -> Any:
+        return self._spark.readStream.schema(NARROW.spark).parquet(str(folder))
+
+    def _rows_of(self, frame: Any) -> int:
+        return sum(progress.numInputRows for progress in self._run(frame).recentProgress)
+
+    def _run(self, frame: Any) -> Any:
+        return ran(frame, self._folder / f"checkpoint-{next(self._runs)}")
+
+
+def ran(frame: Any, checkpoint: Path) -> Any:
+    """Return a query that has read what is available."""
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(checkpoint))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def first_epoch(folder: Path, starts: int) -> Case:
+    """Return the case of an application's first stream, from a session to the end of the epoch."""
+    uri, parquet = str(folder / "f.lance"), folder / "f.parquet"
+    parquet.mkdir()
+    some = NARROW.rows(0, 1000)
+    lance.write_dataset(some, uri)
+    pq.write_table(some, parquet / "0.parquet")
+    where = {LANCE: uri, HANDED: "", PARQUET: str(parquet)}
+
+    def started(kind: str) -> Samples:
+        return Samples({FIRST.name: [in_child(__file__, kind, where[kind])["ms"]]})
+
+    return Case(
+        "the first epoch of an application",
+        {kind: partial(started, kind) for kind in where},
+        ours=(LANCE,),
+        base=HANDED,
+        rounds=starts,
+        warm_up=False,
+        metrics=(FIRST,),
+        aims=(Aim(LANCE, 1.25, to=HANDED, metric=FIRST.name),),
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of a batch scan, narrow rows")
-    parser.add_argument("--vectors", type=int, default=400_000, help="rows of a batch scan, vectors")
-    parser.add_argument("--versions", type=int, default=200, help="versions a stream catches up with")
-    parser.add_argument("--rows-per-version", type=int, default=50_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        spark = session(folder)
-        import headrace.spark
-
-        headrace.spark.register(spark)
+def child(kind: str, where: str) -> None:
+    """Start an application, run a stream, and print the milliseconds that it took."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name, session(Path(name)) as spark:
         spark.dataSource.register(HandedOver)
-        for shape, rows in [(NARROW, arguments.rows), (VECTORS, arguments.vectors)]:
-            part = folder / shape.name.replace(" ", "-")
-            part.mkdir()
-            print(f"\nA batch scan of {rows:,} rows, {shape.name}")
-            print(scans(spark, part, shape, rows, arguments.rounds), flush=True)
-        print(f"\nA stream that catches up with {arguments.versions} versions of {arguments.rows_per_version:,} rows")
-        print(catch_up(spark, folder, arguments.versions, arguments.rows_per_version, arguments.rounds), flush=True)
-        spark.stop()
+        began = time.perf_counter()
+        stream = spark.readStream.schema(NARROW.spark)
+        frame = {
+            LANCE: lambda: spark.readStream.format("lance").load(where),
+            HANDED: lambda: stream.format("handed-over").options(shape=NARROW.name, rows=1000, tasks=1).load(),
+            PARQUET: lambda: stream.parquet(where),
+        }[kind]()
+        ran(frame, Path(name, "checkpoint"))
+        print(json.dumps({"ms": (time.perf_counter() - began) * 1000}), flush=True)
+
+
+def options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, default=4_000_000, help="rows of a scan, narrow rows")
+    parser.add_argument("--vectors", type=int, default=400_000, help="rows of a scan, vectors")
+    parser.add_argument("--versions", type=int, default=1_000, help="versions a stream catches up with")
+    parser.add_argument("--rows-per-version", type=int, default=1_000)
+    parser.add_argument("--starts", type=int, default=2, help="applications started with each contender")
 
 
 if __name__ == "__main__":
-    main()
+    main(cases, options=options, child=child)
