@@ -19,7 +19,7 @@ class Shape:
 
     def rows(self, first: int, count: int) -> pa.Table:
         ids = np.arange(first, first + count)
-        if self is VECTORS:
+        if self == VECTORS:
             values = pa.array((np.arange(count * 128) % 1000).astype(np.float32))
             return pa.table([ids, pa.FixedSizeListArray.from_arrays(values, 128)], names=["id", "v"])
         names = pa.array([f"name-{number}" for number in range(5000)]).take(pa.array(ids % 5000))
