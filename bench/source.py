@@ -2,14 +2,16 @@
 
 Scans that sum columns, a stream that catches up with a history of small versions, and the start of a stream. `rows
 handed over` is a source in Python without a table: what it takes is Spark's time, and no source in Python can be
-faster. `a trigger per version` is the same stream with one version in each epoch; it is measured over some of the
-versions, and the time of its triggers is multiplied.
+faster. `compacted since` reads the same history of a table that was compacted after it. `a trigger per version` is
+the same stream with one version in each epoch; it is measured over some of the versions, and the time of its triggers
+is multiplied.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +30,7 @@ from _spark import session
 from harness import Aim, Case, Metric, Samples, Work, in_child, main
 
 LANCE, PARQUET, HANDED = "Spark, lance", "Spark, parquet", "Spark, rows handed over"
+COMPACTED, BY_VERSION = "Spark, lance, compacted since", "a trigger per version"
 FILES = 8
 FIRST = Metric("first epoch", "ms")
 
@@ -100,6 +103,7 @@ class Streams:
         self._runs = count()
         self._uri, self._parquet = str(folder / "s.lance"), folder / "s.parquet"
         self._one = folder / "one.parquet"
+        self._compacted = str(folder / "c.lance")
         self._parquet.mkdir()
         self._one.mkdir()
         pq.write_table(NARROW.rows(0, rows), self._one / "0.parquet")
@@ -107,6 +111,8 @@ class Streams:
             some = NARROW.rows(version * rows, rows)
             lance.write_dataset(some, self._uri, mode="append" if version else "create")
             pq.write_table(some, self._parquet / f"{version:05}.parquet")
+        shutil.copytree(self._uri, self._compacted)
+        lance.dataset(self._compacted).optimize.compact_files()
 
     def start(self) -> Case:
         """Return the case of a query that reads one version, in a session that has run others."""
@@ -131,15 +137,20 @@ class Streams:
             f"catching up with {self._versions:,} versions of {self._rows:,} {NARROW.name}",
             {
                 LANCE: lambda: self._rows_of(self._from(1)),
-                "a trigger per version": self._by_version,
+                COMPACTED: lambda: self._rows_of(self._from(1, self._compacted)),
+                BY_VERSION: self._by_version,
                 HANDED: lambda: self._rows_of(self._handed(rows)),
                 PARQUET: lambda: self._rows_of(self._files(self._parquet)),
             },
-            ours=(LANCE,),
+            ours=(LANCE, COMPACTED),
             base=PARQUET,
             rounds=3,
             work=Work(rows / 1e6, "million rows"),
-            aims=(Aim(LANCE, 1 / 3, to="a trigger per version"), Aim(LANCE, 1.5, to=PARQUET)),
+            aims=(
+                Aim(LANCE, 0.33, to=BY_VERSION),
+                Aim(LANCE, 1.5, to=PARQUET),
+                Aim(COMPACTED, 1.5, to=PARQUET),
+            ),
         )
 
     def _by_version(self) -> Samples:
@@ -151,8 +162,9 @@ class Streams:
         triggers = sum(progress.durationMs["triggerExecution"] for progress in query.recentProgress)
         return Samples({"time": [wall + triggers * (self._versions / some - 1)]})
 
-    def _from(self, version: int, **options: object) -> Any:
-        return self._spark.readStream.format("lance").options(startingVersion=version, **options).load(self._uri)
+    def _from(self, version: int, uri: str = "", **options: object) -> Any:
+        stream = self._spark.readStream.format("lance").options(startingVersion=version, **options)
+        return stream.load(uri or self._uri)
 
     def _handed(self, rows: int) -> Any:
         return self._spark.readStream.format("handed-over").options(shape=NARROW.name, rows=rows, tasks=2).load()
