@@ -31,10 +31,10 @@ def test_every_row_is_in_one_group_and_in_order(seed: int) -> None:
 def test_small_ones_go_together_and_large_ones_are_cut() -> None:
     """R7: a task has something to do, and none has far more than the others."""
     assert len(plan_tasks([Split(1, number, 0, 10, 1000, 1) for number in range(1000)])) == 1
-    groups = plan_tasks([Split(1, 0, 0, 1_000_000, 1024 * MEGABYTE, 1)])
+    groups = plan_tasks([Split(1, 0, 0, 1_000_000, 1024 * MEGABYTE, 1, is_whole=True)])
     assert len(groups) == 32
     assert {len(group) for group in groups} == {1}
-    assert {group[0].rows for group in groups} == {31_250}
+    assert {(group[0].rows, group[0].is_whole) for group in groups} == {(31_250, False)}
 
 
 def test_whole_fragments_are_not_cut() -> None:
