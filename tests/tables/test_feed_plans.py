@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from headrace.tables.lance_store import LanceStore
 from headrace.tables.read.feed import Feed
 from headrace.tables.read.offset import Offset
 from headrace.tables.read.scan import open_for, read, whole_table
-from headrace.tables.read.splits import Split
+from headrace.tables.read.splits import Split, plan_tasks
 from headrace.tables.read.versions import Versions
 from headrace.tables.settings import FeedRules, Limit, ReadSettings
 
@@ -197,3 +198,33 @@ def test_large_fragments_have_a_scan_each(table: Table) -> None:
     large = [Split(newest, number, 0, 1, 100_000_000, newest, is_whole=True) for number in (0, 1)]
     assert scans_of(large, table) == [[0], [1]]
     assert scans_of([large[0], large[0]], table) == [[0], [0]]
+
+
+# -- all of it, at random -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_any_history_of_a_changing_table_is_read_once_as_it_was_added(table: Table, seed: int) -> None:
+    """R1, R2, R3: with deletes and compactions between appends, and triggers of all sizes long after them."""
+    chance = random.Random(seed)
+    expected = list(range(5))
+    table.create(*expected)
+    for _ in range(40):
+        match chance.randrange(8):
+            case 0:
+                table.compact()
+            case 1:
+                table.delete(f"id % 7 = {chance.randrange(7)}")
+            case _:
+                rows = range(len(expected), len(expected) + chance.randrange(1, 9))
+                table.append(*rows, files=chance.randrange(1, 4))
+                expected += rows
+    feed = feed_of(table, skips_changes=True)
+    position, found = feed.begin(), []
+    while True:
+        end = feed.advance(position, chance.choice([Limit(), Limit(rows=chance.randrange(1, 40)), Limit(files=3)]))
+        if end == position:
+            break
+        found += ids_in([part for task in plan_tasks(feed.splits(position, end)) for part in task], table)
+        position = end
+    assert found == expected
