@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import lance
+import pyarrow as pa
 import pytest
 
 from headrace.cli.commands import _COMMANDS
@@ -38,6 +40,26 @@ def test_help_comes_at_once_and_loads_no_engine(name: str | None) -> None:
     assert [code for code, _, _ in runs] == [0, 0, 0]
     assert set(HEAVY) & set(runs[0][2]) == set()
     assert min(seconds for _, seconds, _ in runs) < MOST_SECONDS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (("sql", "-c", "select 1"), {"lance", "pyspark", "pandas", "rich", "prompt_toolkit", "headrace.tables"}),
+        (("sql", "-c", "select * from 'numbers.lance'"), {"pyspark", "pandas", "rich", "headrace.tables"}),
+        (("history", "numbers.lance"), {"datafusion", "pyspark", "pandas", "rich", "headrace.session"}),
+        (("verify", "numbers.lance"), {"datafusion", "pyspark", "pandas", "rich", "headrace.session"}),
+    ],
+)
+def test_a_command_loads_only_what_it_uses(tmp_path: Path, arguments: tuple[str, ...], unused: set[str]) -> None:
+    """Loading Lance takes as long as a short query, and pandas, which pyarrow would load, as long again."""
+    lance.write_dataset(pa.table({"n": [1]}), tmp_path / "numbers.lance")
+    done = subprocess.run(
+        [sys.executable, "-c", MEASURED, *arguments], check=True, capture_output=True, text=True, cwd=tmp_path
+    )
+    code, _, loaded = json.loads(done.stdout)
+    assert code == 0
+    assert unused & set(loaded) == set()
 
 
 def test_every_command_says_what_it_does() -> None:

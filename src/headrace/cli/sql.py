@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from headrace.cli.no_pandas import keep_pandas_out
 from headrace.cli.sql_statements import split
 from headrace.cli.table_options import pairs
 from headrace.errors import InvalidArgumentError
@@ -64,6 +65,7 @@ def sql(
     """
     if statements is not None and script is not None:
         raise click.UsageError("Give -c or -f, not both.", click.get_current_context())
+    keep_pandas_out()
     from headrace.cli.sql_output import printer
     from headrace.cli.sql_sources import plan, register
     from headrace.session.context import SessionContext

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from headrace.cli.no_pandas import keep_pandas_out
 from headrace.errors import TableNotFoundError
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def on_a_table(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def checked(table: str, **given: Any) -> Any:
+        keep_pandas_out()
         try:
             return command(table=table, **given)
         except TableNotFoundError as error:
