@@ -63,7 +63,6 @@ def run(pipeline: Path, once: bool, master: str | None, is_json: bool, ui: int |
     require_java()
     log = log or pipeline.parent / ".headrace" / f"{Path(plan.checkpoint).name}.log"
     with spark_output_to(log), display(is_json=is_json) as plain, with_status_page(plain, plan, ui) as shown:
-        from headrace.pipeline.runner import Job, Stop
         from headrace.pipeline.spark_session import start_spark
 
         # pyspark warns about versions of pandas that it was not tested with.
@@ -71,6 +70,9 @@ def run(pipeline: Path, once: bool, master: str | None, is_json: bool, ui: int |
         try:
             spark = start_spark(plan, master)
             try:
+                # Only now: start_spark imports it while the JVM starts.
+                from headrace.pipeline.runner import Job, Stop
+
                 stop = Stop()
                 signals = _Signals(stop)
                 shown.begin(plan)

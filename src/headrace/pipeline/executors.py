@@ -132,7 +132,10 @@ def _run(master: str, say: Any) -> None:
     from pyspark import cloudpickle
 
     from headrace.pipeline.config import Pipeline, Source, Spark, TableConfig
+    from headrace.pipeline.java import require_java
     from headrace.pipeline.spark_session import start_spark
+
+    require_java()
 
     settings = Spark(master=master)
     spark = start_spark(Pipeline(name="doctor", source=Source(format=""), table=TableConfig(uri=""), spark=settings))

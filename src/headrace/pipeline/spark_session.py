@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from headrace.errors import ConfigurationError
-from headrace.pipeline.java import require_java
+from headrace.pipeline.early_imports import imports_beside_jvm
 from headrace.pipeline.reasons import reason_of
 from headrace.spark.registration import register, require_pyspark
 
@@ -25,21 +25,22 @@ _EMBEDDED = {
     "spark.python.unix.domain.socket.enabled": "true",
 }
 _ANYWHERE = {"spark.ui.showConsoleProgress": "false"}
+# Spark looks for Python sources when one is registered, which takes a second.
+_OURS = ("lance", "headrace")
 
 
 def start_spark(pipeline: Pipeline, master: str | None = None) -> SparkSession:
-    """Start Spark for a pipeline.
+    """Start Spark for a pipeline. The caller has checked that there is a Java.
 
     Args:
         pipeline: The pipeline.
         master: The master URL; None for the one in the file.
 
     Raises:
-        MissingExtraError: pyspark or Java is not installed, or too old.
+        MissingExtraError: pyspark is not installed, or too old.
         ConfigurationError: Spark rejects a setting, or does not start.
     """
     require_pyspark()
-    require_java()
     from pyspark.sql import SparkSession
 
     master = master or pipeline.spark.master
@@ -51,13 +52,15 @@ def start_spark(pipeline: Pipeline, master: str | None = None) -> SparkSession:
     for name, value in settings.items():
         builder = builder.config(name, str(value).lower() if isinstance(value, bool) else str(value))
     try:
-        spark = builder.getOrCreate()
+        with imports_beside_jvm():
+            spark = builder.getOrCreate()
     except Exception as error:  # py4j raises anything, and the launcher RuntimeError
         raise ConfigurationError(
             f"Spark did not start on {master}: {reason_of(error)}",
             hint="check spark.master and spark.conf in the file.",
         ) from error
-    register(spark)
+    if pipeline.source.format in _OURS:
+        register(spark)
     # It logs SQL errors to standard error as JSON; they are raised as well.
     logging.getLogger("SQLQueryContextLogger").disabled = True
     return spark
