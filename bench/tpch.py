@@ -1,8 +1,9 @@
 """TPC-H at scale 1: pull tables, Parquet and Lance in a session, against DataFusion over the same Parquet files.
 
 The providers of the pull tables are in Python: one reads the files with pyarrow and uses the hints for columns and
-rows, the other hands over the columns of batches in memory. Before a query is measured, every contender's answer is
-compared with DuckDB's. The last case has the geometric mean of the 22 times, for each round.
+rows, the other hands over the columns of batches in memory. Plain DataFusion also reads the files through pyarrow, and
+the Lance tables, which shows what of a session's time is the time of these libraries. Before a query is measured, every
+contender's answer is compared with DuckDB's. The last case has the geometric mean of the 22 times, for each round.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from pathlib import Path
 
 import datafusion
 import duckdb
+import lance
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 
 import headrace
@@ -24,58 +27,71 @@ from _tpch import QUERIES, MemoryTable, ParquetTable, difference, lance_tables, 
 from harness import Aim, Case, Samples, main
 
 DATA = Path(__file__).parents[1] / "build" / "tpch"
-ENGINE, PARQUET, LANCE = "datafusion, parquet", "session, parquet", "session, Lance"
+ENGINE, ENGINE_LANCE, ENGINE_PYARROW = "datafusion, parquet", "datafusion, Lance", "datafusion, pyarrow's parquet"
+PARQUET, LANCE = "session, parquet", "session, Lance"
 PULL, MEMORY = "session, provider of parquet", "session, provider of batches"
 SESSIONS = (PARQUET, LANCE, PULL, MEMORY)
-AIMS = (Aim(PULL, 1.5, ENGINE), Aim(PARQUET, 1.05, ENGINE), Aim(LANCE, 1.5, ENGINE))
-ROUNDS = 3
+AIMS = (
+    Aim(MEMORY, 1.5, ENGINE),
+    Aim(PULL, 1.5, ENGINE),
+    Aim(PULL, 1.2, ENGINE_PYARROW),
+    Aim(PARQUET, 1.05, ENGINE),
+    Aim(LANCE, 1.5, ENGINE),
+    Aim(LANCE, 1.05, ENGINE_LANCE),
+)
 
 Answer = Callable[[str], pa.Table]
+Paths = Mapping[str, Path]
 
 
 def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--scale", type=float, default=1, help="the scale factor: gigabytes of text")
+    parser.add_argument("--rounds", type=int, default=2, help="how often each query runs, after the comparison")
 
 
-def in_datafusion(files: Mapping[str, Path]) -> Answer:
+def in_datafusion(register: Callable[[datafusion.SessionContext, str, Path], object], paths: Paths) -> Answer:
     context = datafusion.SessionContext()
-    for table, file in files.items():
-        context.register_parquet(table, str(file))
-    return lambda sql: pa.Table.from_batches(*_stream(context.sql(sql)))
+    for table, path in paths.items():
+        register(context, table, path)
+    return lambda sql: _table(context.sql(sql))
 
 
-def _stream(frame: datafusion.DataFrame) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
-    return (batch.to_pyarrow() for batch in frame.execute_stream()), frame.schema()
+def _table(frame: datafusion.DataFrame) -> pa.Table:
+    return pa.Table.from_batches((batch.to_pyarrow() for batch in frame.execute_stream()), frame.schema())
 
 
-def in_session(register: Callable[[headrace.SessionContext], object]) -> Answer:
+def in_session(register: Callable[[headrace.SessionContext, str, Path], object], paths: Paths) -> Answer:
     session = headrace.SessionContext()
-    register(session)
+    for table, path in paths.items():
+        register(session, table, path)
     return lambda sql: session.sql(sql).execute_stream().read_all()
 
 
-def contenders(files: Mapping[str, Path]) -> dict[str, Answer]:
-    partitions = os.cpu_count() or 1
-    lance = lance_tables(files)
-
-    def parquet(session: headrace.SessionContext) -> None:
-        for table, file in files.items():
-            session.register_parquet(table, file)
-
-    def lance_(session: headrace.SessionContext) -> None:
-        for table, path in lance.items():
-            session.register_lance(table, path)
-
-    def pull(session: headrace.SessionContext) -> None:
-        for table, file in files.items():
-            session.register_table(table, ParquetTable(file, partitions))
-
-    def memory(session: headrace.SessionContext) -> None:
-        for table, file in files.items():
-            session.register_table(table, MemoryTable(pq.read_table(file), partitions))
-
-    sessions = dict(zip(SESSIONS, map(in_session, (parquet, lance_, pull, memory)), strict=True))
-    return {ENGINE: in_datafusion(files), **sessions}
+def contenders(files: Paths) -> dict[str, Answer]:
+    parts = os.cpu_count() or 1
+    tables = lance_tables(files)
+    # The sessions first: the first one makes the pool of worker threads large enough for blocked scans.
+    sessions = {
+        PARQUET: in_session(headrace.SessionContext.register_parquet, files),
+        LANCE: in_session(headrace.SessionContext.register_lance, tables),
+        PULL: in_session(lambda session, table, file: session.register_table(table, ParquetTable(file, parts)), files),
+        MEMORY: in_session(
+            lambda session, table, file: session.register_table(table, MemoryTable(pq.read_table(file), parts)), files
+        ),
+    }
+    return {
+        ENGINE: in_datafusion(lambda context, table, file: context.register_parquet(table, str(file)), files),
+        ENGINE_PYARROW: in_datafusion(
+            lambda context, table, file: context.register_dataset(table, pyarrow.dataset.dataset(file)), files
+        ),
+        ENGINE_LANCE: in_datafusion(
+            lambda context, table, path: context.register_table(
+                table, lance.FFILanceTableProvider(lance.dataset(path))
+            ),
+            tables,
+        ),
+        **sessions,
+    }
 
 
 class Timed:
@@ -105,7 +121,7 @@ def cases(arguments: argparse.Namespace) -> Iterator[Case]:
                 continue
             require_right(name, sql, ways, reference.sql(sql).to_arrow_table())
             runs = {way: Timed(answer, sql) for way, answer in ways.items()}
-            yield Case(name, runs, SESSIONS, ENGINE, ROUNDS, warm_up=False)
+            yield Case(name, runs, SESSIONS, ENGINE, arguments.rounds, warm_up=False)
             for way, run in runs.items():
                 measured[way].append(run)
     means = {way: geometric_means([run.taken for run in runs]) for way, runs in measured.items()}

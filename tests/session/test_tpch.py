@@ -34,6 +34,8 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Files:
 
 @pytest.fixture(scope="module")
 def plain(files: Files) -> datafusion.SessionContext:
+    # The process's first session makes the pool of worker threads large enough for blocked scans.
+    SessionContext().close()
     context = datafusion.SessionContext()
     for table, file in files.items():
         context.register_parquet(table, str(file))
