@@ -11,6 +11,8 @@ import sys
 
 import grimp
 
+import headrace.spark
+
 # What loads when it is used, and not before. DataFusion is slow to load where pandas is installed: it makes
 # pyarrow scalars while it loads, and pyarrow then loads pandas to recognise its values.
 LOADED_ON_USE = (
@@ -74,6 +76,19 @@ def test_making_a_reader_loads_no_lance() -> None:
 
 def test_importing_the_sink_for_foreach_batch_loads_neither_lance_nor_spark() -> None:
     """Lance warns when a process that has loaded it forks, as a program does that starts Spark afterwards."""
-    program = "import sys, headrace.spark; print(*sys.modules)"
+    program = "import sys; from headrace.spark import LanceSink; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
     assert {"lance", "pyspark", "datafusion"} & set(done.stdout.split()) == set()
+
+
+def test_importing_headrace_spark_loads_nothing_that_loads_on_use() -> None:
+    program = "import sys, headrace.spark; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert set(LOADED_ON_USE) & set(done.stdout.split()) == set()
+
+
+def test_headrace_spark_has_its_public_names() -> None:
+    assert sorted(headrace.spark.__all__) == ["LanceSink", "Landed", "register"]
+    assert set(headrace.spark.__all__) <= set(dir(headrace.spark))
+    assert all(getattr(headrace.spark, name).__name__ == name for name in headrace.spark.__all__)
+    assert not hasattr(headrace.spark, "LanceSource")
