@@ -26,7 +26,8 @@ def imports_beside_jvm() -> Iterator[None]:
                 _import()
 
     os.register_at_fork(after_in_parent=forked.set)
-    threading.Thread(target=run, name="headrace-imports", daemon=True).start()
+    # Not a daemon: the interpreter must not end in the middle of an import.
+    threading.Thread(target=run, name="headrace-imports").start()
     try:
         yield
     finally:
