@@ -21,7 +21,7 @@ def imports_beside_jvm() -> Iterator[None]:
     def run() -> None:
         forked.wait()
         if not has_ended.is_set():
-            # Whoever imports it next gets the error.
+            # The next import of the module raises the error.
             with contextlib.suppress(Exception):
                 _import()
 
