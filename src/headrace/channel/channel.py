@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from collections.abc import Iterator
 from enum import Enum
 
 import pyarrow as pa
@@ -168,6 +169,11 @@ class Channel:
             while self._must_wait():
                 self._wait_for_batch(_LOOK_AGAIN)
             return self._take_queued(max_rows, max_bytes)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Take the batches one by one to the end of the stream; raises as ``take`` does."""
+        while taken := self.take(0, 0):
+            yield from taken
 
     def wait(self, seconds: float) -> bool:
         """Wait for a batch or the end of the stream; return False if there is neither after ``seconds``."""
