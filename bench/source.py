@@ -86,7 +86,7 @@ def scan(spark: Any, folder: Path, shape: Shape, rows: int) -> Case:
         },
         ours=(LANCE, "Spark, lance, one column"),
         base=HANDED,
-        rounds=9,
+        rounds=5,
         work=Work(rows / 1e6, "million rows"),
         aims=(Aim(LANCE, 1.05, to=HANDED),),
     )
@@ -126,7 +126,7 @@ class Streams:
             },
             ours=(LANCE,),
             base=HANDED,
-            rounds=7,
+            rounds=5,
             aims=(Aim(LANCE, 1.25, to=HANDED),),
         )
 
@@ -144,7 +144,7 @@ class Streams:
             },
             ours=(LANCE, COMPACTED),
             base=PARQUET,
-            rounds=3,
+            rounds=2,
             work=Work(rows / 1e6, "million rows"),
             aims=(
                 Aim(LANCE, 0.33, to=BY_VERSION),
@@ -231,7 +231,7 @@ def options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vectors", type=int, default=400_000, help="rows of a scan, vectors")
     parser.add_argument("--versions", type=int, default=1_000, help="versions a stream catches up with")
     parser.add_argument("--rows-per-version", type=int, default=1_000)
-    parser.add_argument("--starts", type=int, default=2, help="applications started with each contender")
+    parser.add_argument("--starts", type=int, default=1, help="applications started with each contender")
 
 
 if __name__ == "__main__":

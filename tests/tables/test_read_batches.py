@@ -1,16 +1,14 @@
-"""Batches on their way to Spark: small ones are combined, and a thread reads a few ahead."""
+"""Batches on their way to Spark: small ones are combined."""
 
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Generator
 from itertools import pairwise
 
 import pyarrow as pa
 import pytest
 
-from headrace.tables.read.batches import combined, read_ahead
+from headrace.tables.read.batches import combined
 
 
 def batch_of(first: int, rows: int) -> pa.RecordBatch:
@@ -44,61 +42,3 @@ def test_a_large_batch_is_not_copied() -> None:
     found = list(combined([batch_of(0, 10), large, batch_of(70, 5)], rows=100, size=10_000))
     assert ids_of(found) == list(range(75))
     assert any(batch.column(0).buffers()[1].address == large.column(0).buffers()[1].address for batch in found)
-
-
-class Source:
-    """Batches that note how many were read, on which thread, and whether they were closed."""
-
-    def __init__(self, count: int, failure: Exception | None = None) -> None:
-        self.read = 0
-        self.threads: set[threading.Thread] = set()
-        self.is_closed = False
-        self._count = count
-        self._failure = failure
-
-    def batches(self) -> Generator[pa.RecordBatch]:
-        try:
-            for number in range(self._count):
-                self.read += 1
-                self.threads.add(threading.current_thread())
-                yield batch_of(number, 1)
-            if self._failure:
-                raise self._failure
-        finally:
-            self.is_closed = True
-
-
-def test_batches_are_read_in_order_on_one_thread_a_few_ahead() -> None:
-    """R7: so memory is bounded."""
-    source, taken = Source(200), 0
-    for batch in read_ahead(source.batches(), 3):
-        assert ids_of([batch]) == [taken]
-        taken += 1
-        assert source.read <= taken + 3
-    assert taken == 200
-    assert source.is_closed
-    (thread,) = source.threads
-    assert thread is not threading.current_thread()
-    assert not thread.is_alive()
-
-
-def test_a_failure_comes_after_the_batches_before_it() -> None:
-    """R7: a truncated scan never looks complete."""
-    source = Source(5, OSError("the disk is gone"))
-    reading = read_ahead(source.batches(), 2)
-    assert ids_of([next(reading) for _ in range(5)]) == [0, 1, 2, 3, 4]
-    with pytest.raises(OSError, match="the disk is gone"):
-        next(reading)
-
-
-@pytest.mark.parametrize("taken", [1, 4])
-def test_closing_ends_the_thread_and_closes_the_source(taken: int) -> None:
-    """R7: as when a query has a limit."""
-    source = Source(1_000_000)
-    reading = read_ahead(source.batches(), 2)
-    for _ in range(taken):
-        next(reading)
-    reading.close()
-    assert source.is_closed
-    assert not any(thread.is_alive() for thread in source.threads)
-    assert source.read <= taken + 3

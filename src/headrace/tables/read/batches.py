@@ -1,14 +1,10 @@
-"""Batches on their way to Spark: small ones are combined, and a thread reads some ahead."""
+"""Batches on their way to Spark: small ones are combined."""
 
 from __future__ import annotations
 
-import contextlib
-import threading
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-
-from headrace.channel.channel import Channel
 
 
 def combined(batches: Iterable[pa.RecordBatch], *, rows: int, size: int) -> Iterator[pa.RecordBatch]:
@@ -42,34 +38,3 @@ def combined(batches: Iterable[pa.RecordBatch], *, rows: int, size: int) -> Iter
 
 def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
-
-
-def read_ahead(batches: Generator[pa.RecordBatch], count: int) -> Generator[pa.RecordBatch]:
-    """Yield the batches while a thread reads up to ``count`` more.
-
-    The thread starts with the first batch. When this generator has ended or is closed, the thread has ended too, and
-    the batches are closed.
-
-    Raises:
-        BaseException: What reading the batches raises, after the batches before it.
-    """
-    # The thread has one more batch in hand while it waits for room.
-    channel = Channel("the batches read ahead", max(1, count - 1))
-
-    def read() -> None:
-        try:
-            with contextlib.closing(batches):
-                for batch in batches:
-                    channel.write(batch)
-            channel.close()
-        except BaseException as error:  # noqa: BLE001 - raised by the generator, unless it was closed
-            channel.fail(error)
-
-    thread = threading.Thread(target=read, name="headrace-read-ahead", daemon=True)
-    thread.start()
-    try:
-        yield from channel.batches()
-    finally:
-        channel.cancel("no more batches are needed")
-        if thread is not threading.current_thread():  # Garbage collection may close a generator on any thread.
-            thread.join()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC
 from typing import Any
 
@@ -14,7 +14,7 @@ from headrace.errors import ConfigurationError, SchemaMismatchError, TableNotFou
 from headrace.tables.lance_errors import translated
 from headrace.tables.lance_store import LanceSnapshot, LanceStore
 from headrace.tables.location import Location
-from headrace.tables.read.batches import combined, read_ahead
+from headrace.tables.read.batches import combined
 from headrace.tables.read.changes import files_of, fragments_of, live_rows, size_of
 from headrace.tables.read.shape import Shape, in_microseconds
 from headrace.tables.read.splits import Split
@@ -100,7 +100,7 @@ def whole_table(snapshot: LanceSnapshot, *, is_filtered: bool) -> list[Split]:
 def read(
     splits: Iterable[Split], location: Location, schema: pa.Schema, *, condition: str = "", with_changes: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the given splits, in their order. A thread reads a few batches ahead.
+    """Yield the rows of the given splits, in their order.
 
     Args:
         splits: The rows to read.
@@ -115,10 +115,6 @@ def read(
         StorageError: The table cannot be read.
     """
     shape = Shape(schema, with_changes=with_changes)
-    return read_ahead(_read(splits, location, shape, condition), _BATCHES_AHEAD)
-
-
-def _read(splits: Iterable[Split], location: Location, shape: Shape, condition: str) -> Generator[pa.RecordBatch]:
     versions = Versions(LanceStore(location))
     for snapshot, parts in versions.scans(splits, by_commit=shape.with_changes):
         first = parts[0]
