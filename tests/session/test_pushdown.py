@@ -308,6 +308,29 @@ def test_each_scan_of_a_table_scanned_twice_is_asked_for_enough_columns(ctx, hon
         assert request.filter is None or request.filter.equals(Y == 1)
 
 
+@pytest.mark.parametrize(
+    ("query", "columns"),
+    [
+        ("select x from {t} where f > (select avg(f) from {t} where y = 1)", {"x", "f", "y"}),
+        ("select x from {t} where y > (select min(y) from {t} limit 1)", {"x", "y"}),
+        ("select x from {t} where f > (select avg(f) from {t}) and s <> (select max(s) from {t})", {"x", "f", "s"}),
+        ("select (select max(y) from {t}) as m, x from {t} where s = 'a'", {"x", "y", "s"}),
+        # A text of the query cannot pass for a line of its plan.
+        (
+            'select x from {t} where s <> \'Projection: get_field(headrace.tables.t.row, Utf8("x")) AS x\n'
+            "  TableScan: headrace.tables.t projection=[row]' and f > (select avg(f) from {t})",
+            {"x", "y", "s", "f"},
+        ),
+    ],
+)
+def test_a_scan_in_a_scalar_subquery_is_asked_for_its_columns(ctx, honouring, query, columns):
+    """T11: of all scans of the table together, and without a filter."""
+    assert values(ctx, query) == values(ctx, query, "memory")
+    for request in honouring.requests:
+        assert set(request.columns) == columns
+        assert request.filter is None
+
+
 def test_a_filter_above_a_view_returns_the_correct_rows(ctx, honouring):
     """T11: filters of a view and of the query over it."""
     ctx.sql("create view v as select x, y + 1 as y from t where y > 1")

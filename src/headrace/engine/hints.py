@@ -7,6 +7,7 @@ hint, and a provider may ignore the hint.
 from __future__ import annotations
 
 import operator
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
@@ -29,6 +30,12 @@ _COMPARISONS = {
     ">=": operator.ge,
 }
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+# A scan, and the projection above it that selects whole columns, in the text of a plan.
+_COLUMN = rf'get_field\({CATALOG}\.{SCHEMA}\.\w+\.{ROW}, Utf8\("(\w+)"\)\) AS \w+'
+_COLUMNS_OF_SCAN = re.compile(
+    rf"^( *)Projection: ({_COLUMN}(?:, {_COLUMN})*)\n\1  TableScan: {CATALOG}\.{SCHEMA}\.(\w+) projection=\[{ROW}\]$",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +71,23 @@ def scan_hints(plan: Any, schemas: Mapping[str, pa.Schema]) -> dict[str, Hint]:
     for scan in _scans(plan, None):
         understood.setdefault(scan.table, []).append(scan)
     scanned = bridged_scans(plan)
-    return {
-        table: _hint(scans, schemas[table])
-        for table, scans in understood.items()
-        if table in schemas and scanned.count(table) == len(scans)
-    }
+    hints = {}
+    for table in schemas.keys() & scanned:
+        scans = understood.get(table, [])
+        if scanned.count(table) == len(scans):
+            hints[table] = _hint(scans, schemas[table])
+        elif columns := _columns_in_text(plan.display_indent(), table, scanned.count(table)):
+            hints[table] = Hint(tuple(name for name in schemas[table].names if name in columns))
+    return hints
+
+
+def _columns_in_text(text: str, table: str, count: int) -> set[str]:
+    """Return the columns that all scans of a table read; none if the text does not say it for each of them.
+
+    A scan in a scalar subquery is in the text only: datafusion gives no access to the plan of a subquery.
+    """
+    found = [match[2] for match in _COLUMNS_OF_SCAN.finditer(text) if match[5] == table]
+    return {column for columns in found for column in re.findall(_COLUMN, columns)} if len(found) == count else set()
 
 
 def _hint(scans: list[_Scan], schema: pa.Schema) -> Hint:
