@@ -161,7 +161,8 @@ def test_while_the_reader_idles_the_source_is_read_ahead_by_a_bounded_number_of_
     query: str, partitions: int
 ) -> None:
     """S3: on building the stream, after the first batch and after more; with 100,000 batches to read."""
-    allowance = 32 + 24 * partitions
+    # Up to 2 MiB of the result, and 4 MiB of each scan.
+    allowance = 64 + 32 * partitions
     with SessionContext(target_partitions=partitions) as ctx:
         source = with_source(ctx, Source(100_000, rows=8192, allowance=allowance))
         with ctx.sql(query).execute_stream() as reader:

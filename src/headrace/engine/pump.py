@@ -84,13 +84,14 @@ class ResultPump:
         self.channel.write(relabelled(batch, self._schema))
 
     def end_stream(self, error: BaseException | None) -> None:
-        """Fail the channel with ``error``, or close it if this was the last stream."""
+        """Fail the channel with ``error``, and close it if this was the last stream."""
+        # Before this stream is counted as ended: otherwise another one could be the last, and close the channel first.
+        if error is not None and self.channel.state is ChannelState.OPEN:
+            self.channel.fail(self._translate(error, self.execution))
         with self._lock:
             self._running -= 1
             last = self._running == 0
-        if error is not None and self.channel.state is ChannelState.OPEN:
-            self.channel.fail(self._translate(error, self.execution))
-        elif last:
+        if last:
             self.channel.close()
 
 
