@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import threading
+import weakref
+
 import pytest
 
 from headrace import (
@@ -18,7 +22,7 @@ from headrace import (
     StorageFullError,
     TableNotFoundError,
 )
-from headrace.pipeline.failures import explain
+from headrace.pipeline.failures import drop_frames, explain
 
 WORKER = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
 FRAME = '  File "/x/data_files.py", line 64, in write_rows\n    fragments = write()\n                ^^^^^\n'
@@ -172,3 +176,33 @@ def test_only_what_may_pass_is_tried_again(error: Exception, may_pass: bool) -> 
     found = explain(error)
     assert found.error is error
     assert found.may_pass == may_pass
+
+
+def test_the_frames_of_a_failure_and_of_what_led_to_it_can_be_dropped() -> None:
+    """C29: a run that starts again and again keeps nothing of the epochs that failed."""
+
+    class Opened:
+        """What a frame of a failed epoch refers to."""
+
+    gone = threading.Event()
+
+    def fail() -> None:
+        opened = Opened()
+        weakref.finalize(opened, gone.set)
+        try:
+            raise OSError("503")
+        except OSError as error:
+            try:
+                raise ValueError("while it was handled") from None
+            except ValueError:
+                raise StorageError("the store is busy") from error
+
+    with pytest.raises(StorageError) as raised:
+        fail()
+    kept = raised.value
+    del raised
+    gc.collect()
+    assert not gone.is_set()
+    drop_frames(kept)
+    gc.collect()
+    assert gone.is_set()

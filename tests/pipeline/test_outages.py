@@ -13,6 +13,7 @@ import pytest
 
 from headrace import AccessDeniedError, ConfigurationError, SchemaMismatchError, StorageError
 from headrace.pipeline import load
+from headrace.pipeline.failures import Failure
 from headrace.pipeline.progress import Progress, Totals
 from headrace.pipeline.runner import Job, Stop
 from support.hearing import Hearing
@@ -82,7 +83,10 @@ def test_a_query_comes_back_after_an_outage_of_its_store(
         if totals.ended >= FILES:
             stop.ask()
 
-    def after_failure(_: object) -> None:
+    errors: list[BaseException | None] = []
+
+    def after_failure(failure: Failure) -> None:
+        errors.append(failure.error)
         if len(heard.failures) == 2:
             s3_proxy.clear()
 
@@ -93,6 +97,11 @@ def test_a_query_comes_back_after_an_outage_of_its_store(
     assert [kind for kind, _ in heard.failures] == ["storage", "storage"]
     assert all(0 < (pause or 0) <= 1 for _, pause in heard.failures)
     assert heard.restarts == ["storage", "storage"]
+    while errors:
+        error = errors.pop()
+        if error is not None:
+            assert error.__traceback__ is None, "Spark keeps the error, and its frames keep what the epoch had opened"
+            errors += [error.__cause__, error.__context__]
 
 
 @pytest.mark.xdist_group("s3")

@@ -66,6 +66,21 @@ class Failure:
         return self.kind in _MAY_PASS
 
 
+def drop_frames(error: BaseException) -> None:
+    """Drop the frames of an exception and of all that led to it, with everything that these frames refer to.
+
+    Spark keeps the exception of a failed epoch until the JVM collects garbage, which may take hours.
+    """
+    left: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while left:
+        found = left.pop()
+        if found is not None and id(found) not in seen:
+            seen.add(id(found))
+            found.__traceback__ = None
+            left += [found.__cause__, found.__context__]
+
+
 def explain(error: BaseException, checkpoint: str = "") -> Failure:
     """Return the failure that an exception of a query reports.
 

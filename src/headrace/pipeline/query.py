@@ -101,7 +101,10 @@ class PipelineQuery:
         """Return why the query failed; None if it ended because a stop was requested."""
         if isinstance(self._failure, StopRequestedError):
             return None
-        return explain(self._failure or error, self._pipeline.checkpoint)
+        found = explain(self._failure or error, self._pipeline.checkpoint)
+        if self._failure is not None and found.error is not self._failure:
+            found.error.__context__ = self._failure
+        return found
 
     def end(self) -> None:
         """Stop the query, with a timeout: Spark waits for the `foreachBatch` callback, which may not return."""
