@@ -22,7 +22,7 @@ from headrace import (
     StorageFullError,
     TableNotFoundError,
 )
-from headrace.pipeline.failures import drop_frames, explain
+from headrace.pipeline.failures import drop_origin, explain
 
 WORKER = "An exception was thrown from the Python worker:\nTraceback (most recent call last):\n"
 FRAME = '  File "/x/data_files.py", line 64, in write_rows\n    fragments = write()\n                ^^^^^\n'
@@ -178,7 +178,7 @@ def test_only_what_may_pass_is_tried_again(error: Exception, may_pass: bool) -> 
     assert found.may_pass == may_pass
 
 
-def test_the_frames_of_a_failure_and_of_what_led_to_it_can_be_dropped() -> None:
+def test_what_led_to_a_failure_can_be_dropped_with_all_that_its_frames_refer_to() -> None:
     """C29: a run that starts again and again keeps nothing of the epochs that failed."""
 
     class Opened:
@@ -203,6 +203,6 @@ def test_the_frames_of_a_failure_and_of_what_led_to_it_can_be_dropped() -> None:
     del raised
     gc.collect()
     assert not gone.is_set()
-    drop_frames(kept)
+    drop_origin(kept)
     gc.collect()
     assert gone.is_set()

@@ -83,7 +83,7 @@ def test_a_query_comes_back_after_an_outage_of_its_store(
         if totals.ended >= FILES:
             stop.ask()
 
-    errors: list[BaseException | None] = []
+    errors: list[BaseException] = []
 
     def after_failure(failure: Failure) -> None:
         errors.append(failure.error)
@@ -97,11 +97,9 @@ def test_a_query_comes_back_after_an_outage_of_its_store(
     assert [kind for kind, _ in heard.failures] == ["storage", "storage"]
     assert all(0 < (pause or 0) <= 1 for _, pause in heard.failures)
     assert heard.restarts == ["storage", "storage"]
-    while errors:
-        error = errors.pop()
-        if error is not None:
-            assert error.__traceback__ is None, "Spark keeps the error, and its frames keep what the epoch had opened"
-            errors += [error.__cause__, error.__context__]
+    for error in errors:
+        # Spark keeps the error, and frames would keep what the failed epoch had opened.
+        assert (error.__traceback__, error.__cause__, error.__context__) == (None, None, None)
 
 
 @pytest.mark.xdist_group("s3")

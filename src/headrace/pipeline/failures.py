@@ -66,19 +66,17 @@ class Failure:
         return self.kind in _MAY_PASS
 
 
-def drop_frames(error: BaseException) -> None:
-    """Drop the frames of an exception and of all that led to it, with everything that these frames refer to.
+def drop_origin(error: BaseException) -> None:
+    """Separate an exception from all that led to it, and each of these from its frames and what they refer to.
 
-    Spark keeps the exception of a failed epoch until the JVM collects garbage, which may take hours.
+    Spark keeps the exception of a failed epoch until the JVM collects garbage, which it does every half hour.
     """
     left: list[BaseException | None] = [error]
-    seen: set[int] = set()
     while left:
         found = left.pop()
-        if found is not None and id(found) not in seen:
-            seen.add(id(found))
-            found.__traceback__ = None
+        if found is not None:
             left += [found.__cause__, found.__context__]
+            found.__traceback__ = found.__cause__ = found.__context__ = None
 
 
 def explain(error: BaseException, checkpoint: str = "") -> Failure:

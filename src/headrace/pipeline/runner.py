@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from headrace.pipeline.activity import ActivityMonitor
 from headrace.pipeline.durations import seconds_of
-from headrace.pipeline.failures import Failure, drop_frames
+from headrace.pipeline.failures import Failure, drop_origin
 from headrace.pipeline.file_lag import FileLag
 from headrace.pipeline.listener import IDLE, Listener
 from headrace.pipeline.progress import Reports, Totals
@@ -97,7 +97,7 @@ class Job:
             listener.failed(failure, pause)
             if pause is None:
                 raise failure.error
-            drop_frames(failure.error)
+            drop_origin(failure.error)
             self._stop.wait(pause)
         self._announce_stop(listener)
         return self._totals
