@@ -15,7 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from _streams import NARROW, Start, Stream, session
+from _spark import start as start_spark
+from _streams import NARROW, Start, Stream
 from harness import Samples
 
 BUILD = Path(__file__).parents[1] / "build" / "peers"
@@ -108,7 +109,7 @@ def serve(line: Line, rows: int, epochs: int) -> None:
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
         jars = ",".join(str(jar) for jar in sorted((line.folder / "jars").glob("*.jar")))
         settings = {key: value.format(folder=name) for key, value in line.settings.items()}
-        spark = session(Path(name), **{"spark.jars": jars}, **settings)
+        spark = start_spark(Path(name), **{"spark.jars": jars}, **settings)
         for start in sys.stdin:
             samples = Stream(spark, line.starts[start.strip()], NARROW, rows, epochs)()
             print(json.dumps({"ms": list(samples.of["time"])}), flush=True)

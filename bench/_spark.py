@@ -1,4 +1,4 @@
-"""The Spark session of the benches of sources."""
+"""Spark for the benches."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from pathlib import Path
 from typing import Any
 
 
-@contextmanager
-def session(folder: Path) -> Iterator[Any]:
-    """Have a Spark session with headrace's formats in the block; it keeps its files in the folder."""
+def start(folder: Path, **settings: str) -> Any:
+    """Start Spark on two cores; it keeps its files in the folder."""
     from pyspark.sql import SparkSession
 
-    import headrace.spark
-
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    here = str(Path(__file__).parent)  # so that workers can import the modules of the benches
+    # So that workers can import the benches, and the headrace that is being measured.
+    here = str(Path(__file__).parent)
     os.environ["PYTHONPATH"] = os.pathsep.join([here, *filter(None, [os.environ.get("PYTHONPATH")])])
-    spark = (
+    builder = (
         SparkSession.builder.master("local[2]")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -31,8 +29,18 @@ def session(folder: Path) -> Iterator[Any]:
         .config("spark.local.dir", str(folder / "local"))
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.python.unix.domain.socket.enabled", "true")
-        .getOrCreate()
     )
+    for name, value in settings.items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+@contextmanager
+def session(folder: Path) -> Iterator[Any]:
+    """Have a Spark session with headrace's formats in the block."""
+    import headrace.spark
+
+    spark = start(folder)
     headrace.spark.register(spark)
     try:
         yield spark

@@ -9,12 +9,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from _spark import start as start_spark
 from _streams import (
     NARROW,
     OURS,
     PARQUET,
     epochs_of,
-    session,
     to_format,
     to_parquet,
     to_sink,
@@ -57,7 +57,7 @@ def cases(starts: int, script: str) -> Iterator[Case]:
 def child(kind: str, name: str) -> None:
     """Start an application and a stream; print the milliseconds from there to the end of its first epoch."""
     folder = Path(name)
-    spark = session(folder)
+    spark = start_spark(folder)
     stream = writer(spark, folder, NARROW, ROWS)
     began = time.perf_counter()
     query = KINDS[kind](stream, folder)

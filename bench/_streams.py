@@ -1,12 +1,10 @@
-"""The rows, the Spark session and the streams of the benches of sinks. Imports Lance where it is used only.
+"""The rows and the streams of the benches of sinks. Imports Lance where it is used only.
 
 A measured start includes what an application imports for its first epoch.
 """
 
 from __future__ import annotations
 
-import os
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -45,30 +43,6 @@ VECTORS = Shape(
 
 Start = Callable[[Any, Path], Any]
 """Starts a stream, given its writer and a folder that has the empty table ``out.lance``; returns Spark's query."""
-
-
-def session(folder: Path, **settings: str) -> Any:
-    """Start Spark on two cores."""
-    from pyspark.sql import SparkSession
-
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    # So that workers can import the bench, and the headrace that is being measured.
-    os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-    builder = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.memory", "4g")
-        .config("spark.ui.enabled", "false")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "OFF")
-        .config("spark.local.dir", str(folder / "local"))
-        .config("spark.sql.session.timeZone", "UTC")
-        .config("spark.python.unix.domain.socket.enabled", "true")
-    )
-    for name, value in settings.items():
-        builder = builder.config(name, value)
-    return builder.getOrCreate()
 
 
 def writer(spark: Any, folder: Path, shape: Shape, rows: int) -> Any:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import _started as started
+from _spark import start as start_spark
 from _streams import (
     DROPPED,
     NARROW,
@@ -27,7 +28,6 @@ from _streams import (
     Start,
     Stream,
     collected,
-    session,
     to_deltalake,
     to_format,
     to_nothing,
@@ -65,7 +65,7 @@ def steady(arguments: argparse.Namespace) -> Iterator[Case]:
     if not wanted:
         return
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as name:
-        spark = session(Path(name))
+        spark = start_spark(Path(name))
         headrace.spark.register(spark)
         for shape, rows in wanted:
             epochs = 2 if arguments.quick else arguments.epochs * (2 if rows < LARGE else 1)

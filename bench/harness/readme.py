@@ -58,6 +58,28 @@ HEADLINES = (
         )
         for metric in ("peak memory", "time")
     ),
+    Headline(
+        "TPC-H at scale 1 over batches from a provider in Python, geometric mean",
+        "tpch",
+        "the geometric mean of the queries",
+        "time",
+        "session, provider of batches",
+        {
+            "datafusion, parquet": "DataFusion over Parquet",
+            "datafusion, pyarrow's parquet": "DataFusion over a pyarrow dataset of Parquet",
+        },
+    ),
+    *(
+        Headline(
+            f"an epoch of {rows} narrow rows from Spark, landed exactly once",
+            "sink",
+            f"steady epochs of {rows} narrow rows",
+            "time",
+            'format("lance")',
+            {"Spark's parquet": "Spark's Parquet sink", "rows dropped": "the rows handed to Python and dropped"},
+        )
+        for rows in ("1,000", "2,000,000")
+    ),
 )
 
 

@@ -16,9 +16,10 @@ from headrace.errors import CancelledError, ClosedError, HeadraceError
 
 # No limit: the channel bounds its queue, and the reader takes all of it.
 _ALL = 2**63
-# Each wake-up of a reader takes longer than computing a small batch. If the last batches came less than FAST seconds
-# ago, the next ones will come soon: wait that long for several.
+# Each wake-up of a reader takes longer than computing a batch. If the last batch was large and came less than FAST
+# seconds ago, the next ones will come soon: wait a moment for several. Single rows are never delayed.
 _FAST = 0.001
+_LARGE_ROWS = 1024
 _GATHER_SECONDS = 0.0005
 
 
@@ -139,7 +140,7 @@ class ResultStream:
 
     def _arrived(self, batches: list[pa.RecordBatch]) -> pa.RecordBatch | None:
         if batches:
-            self._arrived_at = time.monotonic()
+            self._arrived_at = time.monotonic() if batches[-1].num_rows >= _LARGE_ROWS else 0.0
             self._taken.extend(batches)
             return self._taken.popleft()
         with self._lock:
