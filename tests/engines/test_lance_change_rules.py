@@ -95,11 +95,11 @@ def test_the_compaction_of_an_indexed_table_cannot_be_read_back(table: Table) ->
 def test_the_fragments_of_an_append_are_without_numbers_and_known_by_their_files(table: Table) -> None:
     """R1: read/feed finds the rows of a version by the files that its transaction names; tables/read/pieces."""
     table.commit(LanceOperation.Append([*table.files(1), *table.files(2)]))
-    told = table.open().read_transaction(2).operation.fragments
+    numbered = table.open().read_transaction(2).operation.fragments
     kept = [fragment.metadata for fragment in table.open().get_fragments()][1:]
-    assert [fragment.id for fragment in told] == [0, 0], "transactions number fragments now; see tables/read/pieces"
+    assert [fragment.id for fragment in numbered] == [0, 0], "transactions number fragments now; see tables/read/pieces"
     assert [fragment.id for fragment in kept] == [1, 2]
-    for before, after in zip(told, kept, strict=True):
+    for before, after in zip(numbered, kept, strict=True):
         assert [file.path for file in before.files] == [file.path for file in after.files], "their files changed"
         assert before.physical_rows == after.physical_rows == 1, "physical_rows; see _known in tables/read/changes"
         assert before.files[0].file_size_bytes, "file_size_bytes; see size_of in tables/read/changes"
